@@ -1,0 +1,40 @@
+# The two commands for newcomers are `make demo` and `make test`; both set up everything they need.
+SHELL := /bin/bash
+PYTHON_IN_VENV := .venv/bin/python
+SEEDS ?= 10000
+
+.PHONY: help setup demo test check format explore sim bench clean
+
+help: ## show this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv with all dependencies, and check for Java
+	@scripts/setup
+
+demo: setup ## see Headgate at work on a lake in a temporary directory
+	@.venv/bin/headgate demo
+
+test: check ## everything: format, lint, types, layers, and all tests
+	@.venv/bin/pytest -n 2 --dist worksteal -m slow
+
+check: setup ## the fast part: format, lint, types, layers, and the tests that take seconds
+	@.venv/bin/ruff format --check --quiet . || { echo "run make format"; exit 1; }
+	@.venv/bin/ruff check --quiet .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports --config pyproject.toml > .import-linter.log 2>&1 || { cat .import-linter.log; exit 1; }
+	@.venv/bin/pytest -n 2 --dist worksteal -m "not slow"
+
+format: setup ## format the code
+	@.venv/bin/ruff format . && .venv/bin/ruff check --fix .
+
+explore: setup ## every interleaving of the commit protocols, as a table
+	@$(PYTHON_IN_VENV) -m headgate.testing.exploration_report
+
+sim: setup ## simulate writers on a faulty storage: make sim SEEDS=100000
+	@$(PYTHON_IN_VENV) -m headgate.testing.simulation --seeds $(SEEDS)
+
+bench: setup ## measure commits per second and requests per commit
+	@$(PYTHON_IN_VENV) benchmarks/commits.py
+
+clean: ## remove what setup and the tests made
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import-linter.log build dist

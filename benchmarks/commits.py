@@ -1,0 +1,169 @@
+"""Commits per second and requests per commit, for each strategy and storage, beside the limit of the disk.
+
+The raw limit is one durable file: written, synced, linked to its name, and its directory synced, by hand. A
+conditional commit cannot be faster than that; the ratio says what the rest of Headgate costs.
+
+    make bench            or   .venv/bin/python benchmarks/commits.py [--commits 300] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headgate.testing.s3 import s3_server
+from rich.console import Console
+from rich.table import Table
+
+import headgate as hg
+from headgate.storage.capabilities import Store
+from headgate.storage.counting import counted
+from headgate.storage.location import open_store
+from headgate.storage.memory import MemoryStore
+
+THREADS = 16
+STRATEGIES = ("conditional", "rename", "filetracker")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One line of the table. `contended` is with 16 threads that share one handle."""
+
+    storage: str
+    strategy: str
+    commits_per_second: float
+    contended_per_second: float
+    p99_over_p50: float
+    requests: str
+    ratio_to_raw: float | None
+
+
+def raw_durable_files(directory: Path, count: int, size: int) -> float:
+    """Durable files per second, written by hand."""
+    data = b"x" * size
+    descriptor = os.open(directory, os.O_RDONLY)
+    started = time.perf_counter()
+    for number in range(count):
+        partial = directory / f"{number}.partial"
+        with partial.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(partial, directory / f"{number}.json")
+        partial.unlink()
+        os.fsync(descriptor)
+    elapsed = time.perf_counter() - started
+    os.close(descriptor)
+    return count / elapsed
+
+
+def measure(name: str, store: Store, strategy: str, commits: int, raw: float | None) -> Measurement:
+    """Sequential commits by one warm handle, then the same number from many threads."""
+    counting, tally = counted(store)
+    lake = hg.Lake.init(counting, strategy=strategy)
+    lake.set_properties({"warm": "up"})
+    tally.reset()
+    lake.set_properties({"counted": "x"})
+    requests = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.counts().items()))
+    seconds = [_timed(lambda: lake.set_properties({"n": "x"})) for _ in range(commits)]
+    alone = commits / sum(seconds)
+    quantiles = statistics.quantiles(seconds, n=100)
+    return Measurement(
+        storage=name,
+        strategy=strategy,
+        commits_per_second=alone,
+        contended_per_second=_contended(lake, commits),
+        p99_over_p50=quantiles[98] / quantiles[49],
+        requests=requests,
+        ratio_to_raw=None if raw is None else raw / alone,
+    )
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _contended(lake: hg.Lake, commits: int) -> float:
+    each = max(1, commits // THREADS)
+
+    def work(writer: int) -> None:
+        for number in range(each):
+            lake.set_properties({f"{writer}.{number}": "x"})
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        seconds = _timed(lambda: list(pool.map(work, range(THREADS))))
+    return THREADS * each / seconds
+
+
+@contextmanager
+def places() -> Iterator[list[tuple[str, Callable[[str], Store], tuple[str, ...]]]]:
+    """The storages to measure: a name, a store for each strategy, and the strategies it can carry."""
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = stack.enter_context(s3_server())
+        yield [
+            ("memory", lambda strategy: MemoryStore(strategy), STRATEGIES),
+            ("local disk", lambda strategy: open_store(root / strategy), STRATEGIES),
+            (
+                "local disk, no fsync",
+                lambda strategy: open_store(root / f"nosync-{strategy}", {"fsync": "false"}),
+                STRATEGIES,
+            ),
+            (
+                "S3 API on loopback",
+                lambda strategy: open_store(server.url(strategy), server.options),
+                ("conditional", "filetracker"),
+            ),
+        ]
+
+
+def show(measurements: list[Measurement], raw: float) -> None:
+    table = Table(title=f"Commits (raw limit of this disk: {raw:,.0f} durable files/s)", title_justify="left")
+    for column in ("storage", "strategy", "commits/s", "16 threads", "p99/p50", "raw / ours", "requests"):
+        table.add_column(column, justify="left" if column in ("storage", "strategy", "requests") else "right")
+    for line in measurements:
+        table.add_row(
+            line.storage,
+            line.strategy,
+            f"{line.commits_per_second:,.0f}",
+            f"{line.contended_per_second:,.0f}",
+            f"{line.p99_over_p50:.1f}",
+            "" if line.ratio_to_raw is None else f"{line.ratio_to_raw:.2f}",
+            line.requests,
+        )
+    Console(width=140).print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--commits", type=int, default=300, help="commits per measurement")
+    parser.add_argument("--json", type=Path, help="also write the results here")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        raw = raw_durable_files(Path(directory), given.commits, size=470)
+    measurements = []
+    with places() as storages:
+        for name, store_for, strategies in storages:
+            for strategy in strategies:
+                limit = raw if name == "local disk" else None
+                measurements.append(measure(name, store_for(strategy), strategy, given.commits, limit))
+    show(measurements, raw)
+    if given.json is not None:
+        given.json.write_text(json.dumps([asdict(line) for line in measurements], indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,5 @@
+"""The command line: renders what the public objects return. No decisions are made here."""
+
+from headgate.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,1 @@
+"""The log: who wins a version, where its record lies, and how the log is read."""

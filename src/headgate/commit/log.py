@@ -1,0 +1,180 @@
+"""The log of a lake: reading it forward from a known state, and back from a known end.
+
+States are values. A transaction follows the log from its own state, whatever other threads do with the same
+log; the log itself only remembers the newest state that anybody has seen, so that a warm handle starts there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from headgate.commit.driver import Driver
+from headgate.commit.layout import RecordLayout
+from headgate.commit.strategy import LAYOUTS, CommitStrategy, layout_named, strategy_named
+from headgate.core.chain import follow
+from headgate.core.windows import boundary_at_or_before
+from headgate.errors import CorruptLakeError, StorageError
+from headgate.model.identifiers import Version
+from headgate.model.identity import LakeIdentity
+from headgate.model.json_object import digest
+from headgate.model.record import Record
+from headgate.model.state import LakeState
+
+RECENT_RECORDS = 256
+"""How many records a handle keeps, so that its transactions do not fetch the same record again."""
+RECENT_BOUNDARIES = 16
+"""How many boundary states a handle keeps, until their checkpoints are written."""
+RECORDS_AT_ONCE = 64
+MAX_RECORDS_BEHIND = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A decided record with its bytes, and the state after it."""
+
+    record: Record
+    data: bytes
+    state: LakeState
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far reading got: the state reached and what was read on the way. `ended`: nothing follows yet."""
+
+    state: LakeState
+    records: tuple[Record, ...]
+    ended: bool
+
+
+class CommitLog:
+    """Safe to share between threads."""
+
+    def __init__(self, driver: Driver, identity: LakeIdentity, genesis: LakeState) -> None:
+        self.driver = driver
+        self.identity = identity
+        self._lock = threading.Lock()
+        self._newest = genesis
+        self._boundaries: dict[Version, LakeState] = {genesis.version: genesis}
+        self._recent: dict[Version, Entry] = {}
+
+    @property
+    def newest(self) -> LakeState:
+        """The newest state that this handle has seen."""
+        return self._newest
+
+    def state_at_boundary(self, boundary: Version) -> LakeState | None:
+        """The state at a boundary, if this handle passed it a short while ago."""
+        return self._boundaries.get(boundary)
+
+    def begin_at(self, checkpoint: LakeState) -> None:
+        """Takes a checkpoint for the newest known state, if it is newer than what is known."""
+        with self._lock:
+            self._see(checkpoint)
+
+    def strategy(self, state: LakeState) -> CommitStrategy:
+        """How the version after `state` is claimed."""
+        ordered = self.identity.ordered_listing
+        return strategy_named(state.next_strategy, self.driver, ordered_listing=ordered)
+
+    def absorb(self, state: LakeState, data: bytes) -> Entry:
+        """The entry whose record bytes are known to be decided for the version after `state`."""
+        version = state.version.next()
+        known = self._recent.get(version)
+        if known is not None and known.data == data:
+            return known
+        record, after = follow(state, data, self._layout(state).record_key(version))
+        entry = Entry(record, data, after)
+        self._remember(entry)
+        return entry
+
+    def advance(self, state: LakeState, at_most: int) -> Progress:
+        """Reads up to `at_most` records after `state`, all at once."""
+        assert at_most >= 1
+        records: list[Record] = []
+        layout = self._layout(state)
+        for data in self._fetch(layout, state.version.next(), at_most):
+            if data is None:
+                return Progress(state, tuple(records), ended=True)
+            entry = self.absorb(state, data)
+            records.append(entry.record)
+            state = entry.state
+            if self._layout(state).index != layout.index:
+                break  # the next record lies elsewhere: the rest of this batch was a wrong guess
+        return Progress(state, tuple(records), ended=False)
+
+    def catch_up(self, state: LakeState, at_once: int) -> Progress:
+        """Reads everything after `state`, `at_once` records at a time and more if there are many."""
+        records: list[Record] = []
+        while len(records) < MAX_RECORDS_BEHIND:
+            progress = self.advance(state, at_once)
+            state = progress.state
+            records.extend(progress.records)
+            if progress.ended:
+                return Progress(state, tuple(records), ended=True)
+            at_once = min(RECORDS_AT_ONCE, 2 * at_once)
+        raise StorageError(
+            f"{self.driver.store.describe()}: still not at the head at version {state.version}"
+        )
+
+    def records_down(self, newest: LakeState, count: int) -> Iterator[Record]:
+        """The records from the one of `newest` downwards, at most `count`, each checked against the next."""
+        expected = newest.digest
+        version = newest.version.number
+        lowest = max(1, version - count + 1)
+        while version >= lowest:
+            first = max(lowest, version - RECORDS_AT_ONCE + 1)
+            batch = self._read_anywhere(range(version, first - 1, -1))
+            for number, (data, origin) in zip(range(version, first - 1, -1), batch, strict=True):
+                if digest(data) != expected:
+                    raise CorruptLakeError(
+                        f"the record of version {number} ({origin}) has digest {digest(data)}, "
+                        f"but version {number + 1} was committed on top of {expected}"
+                    )
+                record = Record.decode(data, Version(number), origin)
+                expected = record.previous
+                yield record
+            version = first - 1
+
+    def _read_anywhere(self, numbers: range) -> list[tuple[bytes, str]]:
+        """Records of versions that are known to be decided, whichever strategy decided them."""
+        return self.driver.host.together([partial(self._read_one, Version(number)) for number in numbers])
+
+    def _read_one(self, version: Version) -> tuple[bytes, str]:
+        likely = layout_named(self._newest.next_strategy)
+        # The likely place first; a version is decided in one layout only, so the order is a matter of cost.
+        keys = dict.fromkeys(layout.record_key(version) for layout in (likely, *LAYOUTS.values()))
+        known = self._recent.get(version)
+        for key in keys:
+            data = known.data if known is not None else self.driver.get(key)
+            if data is not None:
+                return data, key
+        raise CorruptLakeError(f"the record of version {version} ({next(iter(keys))}) is gone")
+
+    def _fetch(self, layout: RecordLayout, first: Version, count: int) -> list[bytes | None]:
+        versions = [Version(first.number + offset) for offset in range(count)]
+        return self.driver.host.together([partial(self._fetch_one, layout, version) for version in versions])
+
+    def _fetch_one(self, layout: RecordLayout, version: Version) -> bytes | None:
+        known = self._recent.get(version)
+        return known.data if known is not None else self.driver.get(layout.record_key(version))
+
+    def _layout(self, state: LakeState) -> RecordLayout:
+        return layout_named(state.next_strategy)
+
+    def _remember(self, entry: Entry) -> None:
+        with self._lock:
+            self._recent[entry.record.version] = entry
+            while len(self._recent) > RECENT_RECORDS:
+                del self._recent[next(iter(self._recent))]
+            self._see(entry.state)
+
+    def _see(self, state: LakeState) -> None:
+        if state.version > self._newest.version:
+            self._newest = state
+        if state.version == boundary_at_or_before(state.version, self.identity.divisor):
+            self._boundaries[state.version] = state
+            while len(self._boundaries) > RECENT_BOUNDARIES:
+                del self._boundaries[min(self._boundaries)]

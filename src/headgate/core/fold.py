@@ -1,0 +1,49 @@
+"""The state of the lake as a fold of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headgate.model.identifiers import GENESIS
+from headgate.model.identity import LakeIdentity
+from headgate.model.json_object import digest
+from headgate.model.record import Record
+from headgate.model.state import AppProgress, LakeState
+
+
+def empty_state(identity: LakeIdentity, identity_bytes: bytes) -> LakeState:
+    """The state before the first commit. The digest chain starts at the identity."""
+    return LakeState(GENESIS, digest(identity_bytes), identity.first_strategy)
+
+
+def apply(state: LakeState, record: Record, record_bytes: bytes) -> LakeState:
+    """The state after `record`, whose decided bytes are `record_bytes`.
+
+    The caller has checked that the record follows `state`: see `chain.linked`.
+    """
+    assert record.version == state.version.next(), (record.version, state.version)
+    return LakeState(
+        version=record.version,
+        digest=digest(record_bytes),
+        next_strategy=record.next_strategy,
+        properties=_properties(state, record),
+        apps=_apps(state, record),
+        cancelled=state.cancelled
+        if not record.cancels
+        else {**state.cancelled, **dict.fromkeys(record.cancels, record.version)},
+    )
+
+
+def _properties(state: LakeState, record: Record) -> Mapping[str, str]:
+    change = record.lake_properties
+    if not change:
+        # Unchanged parts are shared between states, so a commit costs what it changes.
+        return state.properties
+    kept = {name: value for name, value in state.properties.items() if name not in change.removed}
+    return {**kept, **change.set}
+
+
+def _apps(state: LakeState, record: Record) -> Mapping[str, AppProgress]:
+    if record.app is None:
+        return state.apps
+    return {**state.apps, record.app.app: AppProgress(record.app.batch, record.version)}

@@ -1,0 +1,1 @@
+"""The demonstration: what `headgate demo` and `make demo` show."""

@@ -1,0 +1,123 @@
+"""Every error that Headgate raises, grouped by what the person or program that catches it does next.
+
+```
+HeadgateError
+├── ConflictError            refused by the rules        -> run it again on the new head
+├── CommitUnknownError       the answer is lost          -> do not retry; resolve() decides
+├── NotFoundError            lake, version, …            -> check the name
+├── AlreadyExistsError       the name is taken           -> open it, or choose another
+├── InvalidInputError        options, values             -> fix the call
+├── UnsupportedError         storage or format feature   -> choose another strategy, upgrade
+├── StorageError             the environment             -> retry later
+│   ├── StorageRefusedError  certainly nothing changed   -> mend the cause (rights, space), retry
+│   └── NoAnswerError        it may have been done       -> read back before trusting anything
+├── CorruptLakeError         an invariant is broken      -> stop writing, look at the named object
+└── InternalError            our bug                     -> report it
+```
+
+Each error has a stable `kind`, a `problem`, and a `next_step`, and survives pickling, because errors
+cross process boundaries.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class HeadgateError(Exception):
+    """The root of the tree. Catch it to catch everything that Headgate raises on purpose."""
+
+    kind: ClassVar[str] = "error"
+    usual_step: ClassVar[str] = ""
+
+    def __init__(self, problem: str, next_step: str | None = None) -> None:
+        super().__init__(problem, next_step)
+        self.problem = problem
+        self.next_step = self.usual_step if next_step is None else next_step
+
+    def __str__(self) -> str:
+        return f"{self.problem}\n  next: {self.next_step}" if self.next_step else self.problem
+
+
+class ConflictError(HeadgateError):
+    """The rules refused the commit: what was committed meanwhile contradicts it. Nothing changed."""
+
+    kind = "conflict"
+    usual_step = "run it again on the new head"
+
+
+class CommitUnknownError(HeadgateError):
+    """Storage gave no answer, so nobody can tell yet whether the commit landed.
+
+    Do not run the work again before it is settled: it would be done twice if the commit did land.
+    """
+
+    kind = "commit-unknown"
+
+    def __init__(self, problem: str, next_step: str | None = None, version: int = 0, txid: str = "") -> None:
+        super().__init__(problem, next_step)
+        self.args = (problem, next_step, version, txid)
+        self.version = version
+        self.txid = txid
+
+
+class NotFoundError(HeadgateError):
+    """The named thing does not exist."""
+
+    kind = "not-found"
+    usual_step = "check the name"
+
+
+class AlreadyExistsError(HeadgateError):
+    """The name is taken. Nothing changed."""
+
+    kind = "already-exists"
+    usual_step = "open it, or choose another name"
+
+
+class InvalidInputError(HeadgateError):
+    """The call cannot be carried out as it was made. Nothing changed."""
+
+    kind = "invalid-input"
+    usual_step = "fix the call"
+
+
+class UnsupportedError(HeadgateError):
+    """The storage, or this release, lacks what the call needs. Nothing changed."""
+
+    kind = "unsupported"
+    usual_step = "choose another strategy, or upgrade headgate"
+
+
+class StorageError(HeadgateError):
+    """Storage did not do its part."""
+
+    kind = "storage"
+    usual_step = "check that the storage is reachable, then try again"
+
+
+class StorageRefusedError(StorageError):
+    """Storage refused the request, so it certainly changed nothing: no rights, no space, a bad name."""
+
+    kind = "storage-refused"
+    usual_step = "mend the cause, then try again"
+
+
+class NoAnswerError(StorageError):
+    """Storage did not answer. The request may have been carried out, or may still be."""
+
+    kind = "storage-no-answer"
+
+
+class CorruptLakeError(HeadgateError):
+    """Something on storage breaks a rule that Headgate never breaks: it was changed by something else."""
+
+    kind = "corrupt-lake"
+    usual_step = "stop writing to this lake and look at the object named above"
+
+
+class InternalError(HeadgateError):
+    """Headgate broke one of its own rules."""
+
+    kind = "internal"
+    usual_step = "please report this with the text above"

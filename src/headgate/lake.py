@@ -1,0 +1,376 @@
+"""The lake: the public object that everything starts from."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+
+from headgate.commit.checkpoints import Checkpoints, state_at
+from headgate.commit.driver import Driver
+from headgate.commit.genesis import decide_identity, read_identity, refuse_existing
+from headgate.commit.log import CommitLog
+from headgate.commit.probe import probe
+from headgate.commit.strategy import clean_up, known_strategy
+from headgate.core.choice import Verdict, choose, parse_strategy, verdicts
+from headgate.core.fold import empty_state
+from headgate.core.retry import RetryPolicy, delay_seconds
+from headgate.errors import InvalidInputError, StorageError
+from headgate.host import SYSTEM, Host
+from headgate.model.identifiers import TxId, Version, is_txid
+from headgate.model.identity import DEFAULT_DIVISOR, LakeIdentity
+from headgate.model.json_object import Json
+from headgate.model.probe import ProbeReport, Promise
+from headgate.model.record import Record
+from headgate.model.state import LakeState
+from headgate.model.strategy import StrategyName
+from headgate.storage.capabilities import Store
+from headgate.storage.location import Options, open_store
+from headgate.transaction import (
+    CommitResult,
+    Transaction,
+    TransactionConflictError,
+    make_envelope,
+)
+
+MAX_DIVISOR = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One commit, as `Lake.log` shows it."""
+
+    version: int
+    txid: str
+    kind: str
+    committed_at: datetime
+    started_at: datetime
+    user: str
+    host: str
+    args: tuple[str, ...]
+    base: int
+    attempts: int
+    app: tuple[str, int] | None
+    lake_properties: Mapping[str, str | None]
+    properties: Mapping[str, str]
+    cancels: tuple[str, ...]
+    next_strategy: str
+    record: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class LakeView:
+    """The lake as it was at one version, for ever."""
+
+    version: int
+    properties: Mapping[str, str]
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What `Lake.doctor` found: the storage's promises, and what each strategy would be worth here."""
+
+    place: str
+    strategy: str
+    report: ProbeReport
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def safe(self) -> bool:
+        """Whether the strategy that the lake uses now is safe on its storage."""
+        return any(verdict.safe for verdict in self.verdicts if verdict.strategy.value == self.strategy)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What became of a transaction: committed as `version`, or never (`version` is None)."""
+
+    txid: str
+    version: int | None
+
+    @property
+    def committed(self) -> bool:
+        return self.version is not None
+
+
+class Lake:
+    """A root location with one log. Safe to share between threads; cheap to open in each process."""
+
+    def __init__(self, log: CommitLog, checkpoints: Checkpoints, retry: RetryPolicy) -> None:
+        self._log = log
+        self._checkpoints = checkpoints
+        self._retry = retry
+
+    # --- making and opening ------------------------------------------------------------------------------
+
+    @classmethod
+    def init(
+        cls,
+        place: str | os.PathLike[str] | Store,
+        *,
+        strategy: str | None = None,
+        divisor: int = DEFAULT_DIVISOR,
+        options: Options | None = None,
+        retry: RetryPolicy | None = None,
+        host: Host = SYSTEM,
+        on_probe: Callable[[ProbeReport], None] | None = None,
+    ) -> Lake:
+        """Makes a new, empty lake at `place` and opens it.
+
+        Tries out the storage first and chooses the best strategy that is safe there; `on_probe` is told what
+        was found. Atomic: of any number of racing calls one makes the lake, the others raise
+        `AlreadyExistsError`. A call that dies inside leaves no lake, or a complete one.
+        """
+        wanted = None if strategy is None else parse_strategy(strategy)
+        _check_divisor(divisor)
+        driver = Driver(_store(place, options), host)
+        # Before the probe writes anything: a lake that exists must not be touched.
+        refuse_existing(driver)
+        report = probe(driver.store, host)
+        if on_probe is not None:
+            on_probe(report)
+        identity = LakeIdentity(
+            lake_id=host.new_txid().text,
+            divisor=divisor,
+            first_strategy=choose(report, wanted, driver.store.describe()).value,
+            ordered_listing=report.holds(Promise.ORDERED_LISTING),
+            created_at=host.now(),
+        )
+        decide_identity(driver, identity)
+        return cls._open(driver, retry)
+
+    @classmethod
+    def open(
+        cls,
+        place: str | os.PathLike[str] | Store,
+        *,
+        options: Options | None = None,
+        retry: RetryPolicy | None = None,
+        host: Host = SYSTEM,
+    ) -> Lake:
+        """Opens the lake at `place`, at its newest version.
+
+        Reads one checkpoint and at most `divisor` records, however long the log is. Changes nothing.
+        """
+        return cls._open(Driver(_store(place, options), host), retry)
+
+    @classmethod
+    def _open(cls, driver: Driver, retry: RetryPolicy | None) -> Lake:
+        identity, identity_bytes = read_identity(driver)
+        genesis = empty_state(identity, identity_bytes)
+        log = CommitLog(driver, identity, genesis)
+        checkpoints = Checkpoints(log, genesis)
+        log.begin_at(checkpoints.newest())
+        log.catch_up(log.newest, identity.divisor)
+        return cls(log, checkpoints, retry or RetryPolicy())
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    @property
+    def place(self) -> str:
+        """Where the lake is, without credentials."""
+        return self._log.driver.store.describe()
+
+    @property
+    def id(self) -> str:
+        """The identity of the lake, given at init."""
+        return self._log.identity.lake_id
+
+    @property
+    def created_at(self) -> datetime:
+        return self._log.identity.created_at
+
+    @property
+    def divisor(self) -> int:
+        """How many commits make a window of the first level; fixed at init."""
+        return self._log.identity.divisor
+
+    @property
+    def version(self) -> int:
+        """The newest version. Asks storage: one GET when nothing is new."""
+        return self._refreshed().version.number
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The properties of the lake at its newest version. Asks storage."""
+        return MappingProxyType(dict(self._refreshed().properties))
+
+    @property
+    def strategy(self) -> str:
+        """How the next version will be claimed. Asks storage."""
+        return self._refreshed().next_strategy
+
+    def at(self, version: int) -> LakeView:
+        """The lake as it was at `version`; `NotFoundError` if there is no such version yet."""
+        wanted = _checked_version(version)
+        newest = self._log.newest
+        if wanted > newest.version:
+            newest = self._refreshed()
+        state = state_at(self._checkpoints, newest, wanted)
+        return LakeView(version, MappingProxyType(dict(state.properties)), state.next_strategy)
+
+    def log(self, *, limit: int | None = None, before: int | None = None) -> tuple[LogEntry, ...]:
+        """The commits, newest first: all, or `limit` of them, or only those below version `before`.
+
+        Every record is checked against the digest that the one after it carries.
+        """
+        if limit is not None and limit < 0:
+            raise InvalidInputError(f"limit must not be negative, but is {limit}")
+        newest = self._refreshed()
+        if before is not None:
+            last = _checked_version(max(0, min(before - 1, newest.version.number)))
+            newest = state_at(self._checkpoints, newest, last)
+        count = newest.version.number if limit is None else limit
+        return tuple(log_entry(record) for record in self._log.records_down(newest, count))
+
+    def doctor(self) -> Diagnosis:
+        """Tries out the storage again, and judges every strategy by what it finds."""
+        report = probe(self._log.driver.store, self._log.driver.host)
+        return Diagnosis(self.place, self.strategy, report, verdicts(report))
+
+    # --- changing ----------------------------------------------------------------------------------------
+
+    def transaction(
+        self,
+        args: Sequence[str] = (),
+        *,
+        app: tuple[str, int] | None = None,
+        properties: Mapping[str, str] | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> Transaction:
+        """Begins a transaction on the newest version.
+
+        `args` says what is being done, for the log; secrets in it are removed. `app` names an application
+        and the number of its batch: a batch that was committed before is not committed again. `properties`
+        are remarks that are kept with the commit. Use the result in a `with` block, or call its `commit`.
+        """
+        envelope = make_envelope(self._log.driver.host, args, app, properties)
+        self._refreshed()
+        return Transaction(self._log, envelope, retry or self._retry, self._after_commit)
+
+    def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
+        """Sets lake properties, in a transaction of its own that is run again after a conflict."""
+        return self._run(args, lambda tx: tx.set_properties(properties))
+
+    def remove_properties(self, *names: str, args: Sequence[str] = ()) -> CommitResult:
+        """Removes lake properties, in a transaction of its own that is run again after a conflict."""
+        return self._run(args, lambda tx: tx.remove_properties(*names))
+
+    def change_strategy(self, strategy: str, *, args: Sequence[str] = ()) -> CommitResult:
+        """Makes `strategy` the one of all versions after the commit that says so; writers may be running.
+
+        Tries out the storage first, and raises `UnsupportedError` if the strategy would be unsafe there.
+        """
+        wanted = parse_strategy(strategy)
+        if self.strategy == wanted.value:
+            raise InvalidInputError(f"the lake uses the strategy {wanted} already", "nothing to do")
+        choose(probe(self._log.driver.store, self._log.driver.host), wanted, self.place)
+        return self._run(args, lambda tx: tx.choose_strategy(wanted))
+
+    def resolve(self, txid: str, version: int = 1) -> Resolution:
+        """Settles what became of a transaction whose writer lost the answer, or died.
+
+        If it is in the log at `version` or above, it was committed. Otherwise a record is committed that
+        cancels it, so that it never will be, even if its writer is only asleep.
+        """
+        if not isinstance(txid, str) or not is_txid(txid):
+            raise InvalidInputError(f"{txid!r} is not a transaction id", "take it from the error or the log")
+        first = _checked_version(max(1, version))
+        newest = self._refreshed()
+        if TxId(txid) in newest.cancelled:
+            return Resolution(txid, None)
+        for record in self._log.records_down(newest, max(0, newest.version.number - first.number + 1)):
+            if record.txid.text == txid:
+                return Resolution(txid, record.version.number)
+        try:
+            self._run((), lambda tx: tx.cancel(TxId(txid)), base=newest)
+        except TransactionConflictError as error:
+            committed = [c.other for c in error.conflicts if c.other.txid.text == txid]
+            if not committed:
+                raise
+            return Resolution(txid, committed[0].version.number)
+        return Resolution(txid, None)
+
+    def _run(
+        self, args: Sequence[str], change: Callable[[Transaction], None], base: LakeState | None = None
+    ) -> CommitResult:
+        """Runs an operation that can be repeated as a whole, until it is committed or hopeless."""
+        host, attempts, waited = self._log.driver.host, 0, 0.0
+        envelope = make_envelope(host, args, None, None)
+        for run in range(1, self._retry.attempts + 1):
+            tx = Transaction(self._log, envelope, self._retry, self._after_commit, base)
+            change(tx)
+            try:
+                result = tx.commit()
+            except TransactionConflictError as error:
+                if not error.rerun_helps or run == self._retry.attempts:
+                    raise
+                attempts, waited = attempts + tx.attempts, waited + tx.waited_seconds
+                seconds = delay_seconds(self._retry, run, host.chance())
+                host.sleep(seconds)
+                waited += seconds
+            else:
+                return replace(
+                    result, attempts=attempts + result.attempts, waited_seconds=waited + result.waited_seconds
+                )
+        raise AssertionError("the last run returns or raises")
+
+    def _refreshed(self) -> LakeState:
+        return self._log.catch_up(self._log.newest, 1).state
+
+    def _after_commit(self, state: LakeState) -> tuple[str, ...]:
+        """What is due after a commit. A failure is reported, and the next writer does the work."""
+        try:
+            passed_boundary = self._checkpoints.write_due(state.version)
+            if passed_boundary and known_strategy(state.next_strategy) is StrategyName.FILETRACKER:
+                cleaned = clean_up(self._log.driver)
+                if cleaned.error is not None:
+                    return (f"clean-up of decided attempts: {cleaned.error.problem}",)
+        except StorageError as error:
+            return (f"checkpoint: {error.problem}",)
+        return ()
+
+
+def log_entry(record: Record) -> LogEntry:
+    """A record as people see it."""
+    change = record.lake_properties
+    return LogEntry(
+        version=record.version.number,
+        txid=record.txid.text,
+        kind=record.kind,
+        committed_at=record.committed_at,
+        started_at=record.started_at,
+        user=record.command.user,
+        host=record.command.host,
+        args=record.command.args,
+        base=record.base.number,
+        attempts=record.attempts,
+        app=None if record.app is None else (record.app.app, record.app.batch),
+        lake_properties={**change.set, **dict.fromkeys(sorted(change.removed))},
+        properties=dict(record.properties),
+        cancels=tuple(txid.text for txid in record.cancels),
+        next_strategy=record.next_strategy,
+        record=record.to_json(),
+    )
+
+
+def _store(place: str | os.PathLike[str] | Store, options: Options | None) -> Store:
+    if isinstance(place, str | os.PathLike):
+        return open_store(place, options)
+    if options:
+        raise InvalidInputError("options go with a URL, not with a store that is open already")
+    return place
+
+
+def _check_divisor(divisor: int) -> None:
+    if not isinstance(divisor, int) or isinstance(divisor, bool) or not 2 <= divisor <= MAX_DIVISOR:
+        raise InvalidInputError(f"the divisor must be a number from 2 to {MAX_DIVISOR}, but is {divisor!r}")
+
+
+def _checked_version(version: int) -> Version:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+        raise InvalidInputError(f"a version is a number from 0 on, but got {version!r}")
+    return Version(version)

@@ -1,0 +1,79 @@
+"""The state of a lake at a version: the fold of all records up to it, and the checkpoint that stores one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headgate.errors import CorruptLakeError, UnsupportedError
+from headgate.model.identifiers import TxId, Version, is_txid
+from headgate.model.json_object import Json, JsonObject, digest, encode
+
+CHECKPOINT_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class AppProgress:
+    """The newest batch of an application, and the version that holds it."""
+
+    batch: int
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class LakeState:
+    """Everything that a commit on top of `version` must know, in a size that does not grow with versions."""
+
+    version: Version
+    digest: str
+    next_strategy: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    apps: Mapping[str, AppProgress] = field(default_factory=dict)
+    cancelled: Mapping[TxId, Version] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The checkpoint of this state: the same bytes whoever writes it."""
+        apps: dict[str, Json] = {
+            app: {"batch": progress.batch, "version": progress.version.number}
+            for app, progress in self.apps.items()
+        }
+        fields: dict[str, Json] = {
+            "format": CHECKPOINT_FORMAT,
+            "version": self.version.number,
+            "digest": self.digest,
+            "next_strategy": self.next_strategy,
+            "properties": dict(self.properties),
+            "apps": apps,
+            "cancelled": {txid.text: version.number for txid, version in self.cancelled.items()},
+        }
+        return encode({**fields, "checksum": digest(encode(fields))})
+
+    @classmethod
+    def decode(cls, data: bytes, version: Version, origin: str) -> LakeState:
+        source = JsonObject.parse(data, f"the checkpoint of version {version} ({origin})")
+        checkpoint_format = source.number("format")
+        if checkpoint_format > CHECKPOINT_FORMAT:
+            raise UnsupportedError(
+                f"{source.origin} is of format {checkpoint_format}; "
+                f"this release reads formats up to {CHECKPOINT_FORMAT}",
+                "upgrade headgate",
+            )
+        if source.number("version") != version.number:
+            raise CorruptLakeError(f"{source.origin} says it is of version {source.number('version')}")
+        if source.text("checksum") != digest(encode(source.unknown("checksum"))):
+            raise CorruptLakeError(f"{source.origin} does not fit its checksum")
+        cancelled = source.object("cancelled")
+        for text in cancelled.fields:
+            if not is_txid(text):
+                raise CorruptLakeError(f"{cancelled.origin}: {text[:80]!r} is not a transaction id")
+        return cls(
+            version=version,
+            digest=source.text("digest"),
+            next_strategy=source.text("next_strategy"),
+            properties=source.text_by_name("properties"),
+            apps={
+                app: AppProgress(inside.number("batch"), Version(inside.number("version")))
+                for app, inside in source.objects_by_name("apps")
+            },
+            cancelled={TxId(text): Version(cancelled.number(text)) for text in cancelled.fields},
+        )

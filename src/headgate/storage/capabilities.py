@@ -1,0 +1,77 @@
+"""What a storage can promise, each promise a small Protocol.
+
+A store is asked for a promise with `isinstance`. Every store gives the three that any storage can give:
+reading, writing and listing. `PutIfAbsent` and `RenameNoReplace` are extra, and decide which commit
+strategies a lake can use.
+
+Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
+`StorageRefusedError` when certainly nothing changed, `NoAnswerError` when that cannot be known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a listing: some keys in order; `complete` if no key follows."""
+
+    keys: tuple[str, ...]
+    complete: bool
+
+
+@runtime_checkable
+class ReadWhole(Protocol):
+    def get(self, key: str) -> bytes | None:
+        """The whole object, or None if there is none. Sees every write that ended before the call."""
+        ...
+
+
+@runtime_checkable
+class PutWhole(Protocol):
+    def put(self, key: str, data: bytes) -> None:
+        """Writes the object, replacing any other; readers see all of it or nothing. Idempotent."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Removes the object; one that is not there is no error. Idempotent."""
+        ...
+
+
+@runtime_checkable
+class ListInPages(Protocol):
+    def list_page(self, prefix: str, after: str | None = None) -> Page:
+        """The next keys below `prefix` (which ends in `/`), in key order, starting above `after`.
+
+        Contains every key in its range whose write ended before the call. Keys written or deleted during
+        the call may be there or not.
+        """
+        ...
+
+
+class Store(ReadWhole, PutWhole, ListInPages, Protocol):
+    """What every storage gives."""
+
+    def describe(self) -> str:
+        """The place, for people: a path or URL, without credentials."""
+        ...
+
+
+@runtime_checkable
+class PutIfAbsent(Protocol):
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Creates the object and returns True, or returns False because one is there.
+
+        Of any number of racing calls at most one returns True. Not idempotent: a repeated call can be
+        refused by the object that the first one made.
+        """
+        ...
+
+
+@runtime_checkable
+class RenameNoReplace(Protocol):
+    def rename_no_replace(self, source: str, target: str) -> bool:
+        """Moves the object in one step and returns True; False if `target` exists or `source` does not."""
+        ...

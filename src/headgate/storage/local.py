@@ -1,0 +1,319 @@
+"""A directory as a store: a laptop's disk, NFS, any mounted file system.
+
+An object is a file. It is written completely and synced under a hidden name first, and gets its own name
+in one step, so readers see all of it or nothing, also after a power failure. A process that dies in between
+leaves a hidden `.partial` file that no listing shows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
+from headgate.storage.capabilities import Page
+from headgate.storage.keys import checked_key, checked_prefix
+
+_PARTIAL_START, _PARTIAL_END = ".headgate-", ".partial"
+
+TRIES_TO_ENTER_DIRECTORY = 100
+"""How often a write makes its directory again when clean-up removes it at the same moment."""
+
+# After these, the kernel has certainly not carried out the call; after others (EIO, ETIMEDOUT, ESTALE, …)
+# a network file system may have. ENOENT is one of the others: NFS can repeat a rename whose answer was lost,
+# and then does not find what it moved itself.
+_CERTAIN = frozenset(
+    {
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.ENAMETOOLONG,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EMLINK,
+        errno.EXDEV,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ELOOP,
+        errno.EOPNOTSUPP,
+        errno.ENOSYS,
+    }
+)
+_NEXT_STEPS = {
+    errno.ENOSPC: "free some space, then try again",
+    errno.EDQUOT: "free some space or raise the quota, then try again",
+    errno.EROFS: "mount the file system writable, or choose another place",
+    errno.EACCES: "get the right to read and write there, or choose another place",
+    errno.EPERM: "get the right to read and write there, or choose another place",
+}
+
+# A file system that answers so has no way to sync a directory; its renames and links are as durable as it
+# makes them.
+_NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def storage_error(doing: str, error: OSError) -> StorageError:
+    """The error of our tree for an `OSError` that came from the step that makes a change visible."""
+    problem = f"{doing}: {error.strerror or error}"
+    if error.errno in _CERTAIN:
+        return StorageRefusedError(problem, _NEXT_STEPS.get(error.errno or 0))
+    return NoAnswerError(problem)
+
+
+@contextmanager
+def _nothing_visible_yet(doing: str) -> Iterator[None]:
+    """Whatever fails inside has changed nothing that anybody can see."""
+    try:
+        yield
+    except OSError as error:
+        step = _NEXT_STEPS.get(error.errno or 0)
+        raise StorageRefusedError(f"{doing}: {error.strerror or error}", step) from error
+
+
+@contextmanager
+def _the_visible_step(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(doing, error) from error
+
+
+class LocalStore:
+    """Gives every promise, with POSIX means: replace by rename, create by hard link.
+
+    Listings are in key order, directory by directory: whatever lies in a directory that sorts later is
+    observed later. With `fsync=False`, commits are faster and survive a killed process, but not a power
+    failure.
+
+    Limits: a key cannot be an object and a directory of objects at once, and the names of half-written
+    files (`.headgate-….partial`) are not for keys. In a directory of many thousand files, a listing can
+    miss an object that is replaced at this moment.
+    """
+
+    def __init__(self, root: Path, *, fsync: bool = True) -> None:
+        self._root = Path(os.path.abspath(root))  # noqa: PTH100 — symbolic links stay as the user wrote them
+        self._fsync = fsync
+
+    def describe(self) -> str:
+        return str(self._root)
+
+    def get(self, key: str) -> bytes | None:
+        path = self._path(key)
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise storage_error(f"cannot read {path}", error) from error
+
+    def put(self, key: str, data: bytes) -> None:
+        target = self._path(key)
+        doing = f"cannot write {target}"
+        with self._partial(target, data) as partial, _the_visible_step(doing):
+            partial.replace(target)
+        self._sync_directory(target.parent, doing)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        # A hard link refuses to replace, on every POSIX file system and on NFS; rename does not.
+        target = self._path(key)
+        doing = f"cannot create {target}"
+        with self._partial(target, data) as partial, _the_visible_step(doing):
+            try:
+                os.link(partial, target)
+            except FileExistsError:
+                _refuse_directory(target, doing)
+                return False
+        self._sync_directory(target.parent, doing)
+        return True
+
+    def rename_no_replace(self, source: str, target: str) -> bool:
+        old, new = self._path(source), self._path(target)
+        doing = f"cannot rename {old} to {new}"
+        if not self._moved(old, new, doing):
+            return False
+        self._sync_directory(new.parent, doing)
+        if old.parent != new.parent:
+            self._sync_directory(old.parent, doing)
+        return True
+
+    def delete(self, key: str) -> None:
+        path = self._path(key)
+        # A directory has this name, or a file the name of a directory above: there is no such object.
+        with _the_visible_step(f"cannot delete {path}"), suppress(IsADirectoryError, NotADirectoryError):
+            path.unlink(missing_ok=True)
+        self._remove_empty_directories(path.parent)
+
+    def list_page(self, prefix: str, after: str | None = None) -> Page:
+        checked_prefix(prefix)
+        top = self._root / prefix if prefix else self._root
+        with _the_visible_step(f"cannot list {top}"):
+            keys = sorted(_walk(top, prefix))
+        return Page(tuple(key for key in keys if after is None or key > after), complete=True)
+
+    def _path(self, key: str) -> Path:
+        if _is_partial(checked_key(key).rpartition("/")[2]):
+            raise InvalidInputError(f"{key!r} is a name for half-written files")
+        return self._root / key
+
+    @contextmanager
+    def _partial(self, target: Path, data: bytes) -> Iterator[Path]:
+        """A synced hidden file with `data` beside `target`, gone at the end."""
+        partial = target.parent / f"{_PARTIAL_START}{uuid.uuid4().hex}{_PARTIAL_END}"
+        try:
+            with _nothing_visible_yet(f"cannot write {target}"):
+                self._write(partial, data)
+            yield partial
+        finally:
+            # One that cannot be removed stays, invisible: the outcome of the write does not depend on it.
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        with os.fdopen(self._open_new(path), "wb") as file:
+            file.write(data)
+            file.flush()
+            if self._fsync:
+                os.fsync(file.fileno())
+
+    def _open_new(self, path: Path) -> int:
+        for _ in range(TRIES_TO_ENTER_DIRECTORY):
+            try:
+                return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+            except FileNotFoundError:
+                self._make_directories(path.parent)
+        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+
+    def _moved(self, old: Path, new: Path, doing: str) -> bool:
+        for _ in range(TRIES_TO_ENTER_DIRECTORY):
+            with _nothing_visible_yet(doing):
+                if not old.is_file():
+                    return False
+                self._make_directories(new.parent)
+            with _the_visible_step(doing), suppress(FileNotFoundError):
+                try:
+                    _rename_no_replace(old, new)
+                except FileExistsError:
+                    _refuse_directory(new, doing)
+                    return False
+                return True
+        raise StorageRefusedError(f"{doing}: its directory is removed again and again")
+
+    def _make_directories(self, directory: Path) -> None:
+        missing = [parent for parent in (directory, *directory.parents) if not parent.exists()]
+        for parent in reversed(missing):
+            try:
+                parent.mkdir(exist_ok=True)
+            except FileNotFoundError:
+                return  # clean-up removed it above us at this moment: the caller tries again
+            self._sync_directory(parent.parent, f"cannot make {parent}")
+
+    def _remove_empty_directories(self, directory: Path) -> None:
+        while directory != self._root and directory.is_relative_to(self._root):
+            try:
+                directory.rmdir()
+            except OSError:  # not empty, or gone already, or not ours to remove: it may stay
+                return
+            directory = directory.parent
+
+    def _sync_directory(self, directory: Path, doing: str) -> None:
+        if not self._fsync:
+            return
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except FileNotFoundError:
+            return  # removed by clean-up meanwhile: there is nothing left to keep
+        except OSError as error:
+            if error.errno in _NO_DIRECTORY_SYNC:
+                return
+            # The change is visible, but a power failure could undo it: nobody can tell.
+            raise NoAnswerError(f"{doing}: the directory could not be synced: {error.strerror}") from error
+
+
+def _refuse_directory(path: Path, doing: str) -> None:
+    """`path` is taken; that means "an object is there" only if it is not a directory."""
+    if path.is_dir():
+        raise StorageRefusedError(f"{doing}: a directory has this name")
+
+
+def _is_partial(name: str) -> bool:
+    return name.startswith(_PARTIAL_START) and name.endswith(_PARTIAL_END)
+
+
+def _walk(directory: Path, prefix: str) -> Iterator[str]:
+    """The keys below `directory`.
+
+    A directory is read again after its subdirectories, until nothing new is found. So a subdirectory that
+    is not reported was not there when the ones before it had been read: the order that FileTracker's scan
+    needs, since clean-up empties attempts only after the decided record has appeared behind them.
+    """
+    walked: set[str] = set()
+    first_look = True
+    while True:
+        files, directories = _entries(directory)
+        if first_look:
+            yield from (prefix + name for name in files)
+        new = sorted(directories - walked, key=lambda name: f"{name}/")
+        if not new:
+            return
+        for name in new:
+            yield from _walk(directory / name, f"{prefix}{name}/")
+        walked.update(new)
+        first_look = False
+
+
+def _entries(directory: Path) -> tuple[list[str], set[str]]:
+    files: list[str] = []
+    directories: set[str] = set()
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    directories.add(entry.name)
+                elif not _is_partial(entry.name):
+                    files.append(entry.name)
+    except (FileNotFoundError, NotADirectoryError):
+        return [], set()
+    return files, directories
+
+
+_AT_FDCWD = -100
+_RENAME_NOREPLACE = 1
+
+
+@functools.cache
+def _renameat2() -> Callable[..., int] | None:
+    function = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if function is None:
+        return None
+    function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    function.restype = ctypes.c_int
+    return function  # type: ignore[no-any-return]
+
+
+def _rename_no_replace(source: Path, target: Path) -> None:
+    """Renames in one step; `FileExistsError` if `target` exists."""
+    rename = _renameat2()
+    if rename is not None:
+        if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:
+            return
+        number = ctypes.get_errno()
+        if number not in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+            raise OSError(number, os.strerror(number), str(target))
+    # Without the system call (other systems, older file systems): a link refuses to replace as well. The link
+    # is the step that counts; whatever stops us behind it leaves the old name beside the new one.
+    os.link(source, target)
+    with suppress(OSError):
+        source.unlink()

@@ -1,0 +1,224 @@
+"""From a URL to the store behind it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from headgate.core.secrets import clean_text
+from headgate.errors import InvalidInputError, UnsupportedError
+from headgate.storage.capabilities import Store
+from headgate.storage.local import LocalStore
+from headgate.storage.memory import MemoryStore
+
+Options = Mapping[str, str]
+
+CONNECT_TIMEOUT = timedelta(seconds=5)
+REQUEST_TIMEOUT = timedelta(seconds=30)
+RETRIES_BELOW_US = 4
+"""How often the object storage client repeats a request that failed in a way that may pass."""
+RETRY_WINDOW = timedelta(seconds=60)
+"""How long after the first try it still repeats. A closed port fails within seconds all the same, an address
+where nobody answers after five connection time-outs, a server that hangs after two or three requests."""
+
+_memory_stores: dict[str, MemoryStore] = {}
+_memory_lock = threading.Lock()
+
+
+def open_store(url: str | os.PathLike[str], options: Options | None = None) -> Store:
+    """The store at `url`: a path, or `file://`, `s3://`, `gs://`, `az://`, `memory://`.
+
+    Object storage takes credentials and endpoint from the usual environment variables (`AWS_…`, `GOOGLE_…`,
+    `AZURE_…`) and from `options`, which win. Options are those of obstore's stores and of its HTTP client,
+    such as `endpoint`, `region`, `timeout`. Performs no request.
+    """
+    text = os.fspath(url)
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        _refuse_mistyped_url(text)
+        return _local(text, options or {})
+    opener = SCHEMES.get(scheme.lower())
+    if opener is None:
+        raise UnsupportedError(
+            f"{clean_text(text)!r}: no storage is known for {scheme}://",
+            f"use a path or one of {', '.join(sorted(f'{name}://' for name in SCHEMES))}",
+        )
+    _refuse_query(text)
+    return opener(text, options or {})
+
+
+def _refuse_mistyped_url(path: str) -> None:
+    scheme, colon, rest = path.partition(":")
+    if colon and scheme.lower() in SCHEMES:
+        raise InvalidInputError(
+            f"{clean_text(path)!r} is neither a URL nor a clear path",
+            f"write {scheme}://{rest.lstrip('/')}, or ./{path} if you mean a directory of this name",
+        )
+
+
+def _refuse_query(url: str) -> None:
+    # Both would be cut off silently, and the lake would lie in a place that nobody named.
+    if "?" in url or "#" in url:
+        raise InvalidInputError(
+            f"{clean_text(url)!r} has a part behind '?' or '#'", "write '?' as %3F and '#' as %23 in URLs"
+        )
+
+
+def _local(url: str, options: Options) -> Store:
+    unknown = set(options) - {"fsync"}
+    if unknown:
+        raise InvalidInputError(
+            f"unknown options for a local directory: {', '.join(sorted(unknown))}", "known: fsync"
+        )
+    fsync = options.get("fsync", "true").lower()
+    if fsync not in ("true", "false"):
+        raise InvalidInputError(f"the option fsync is {fsync!r}", "set it to true or false")
+    return LocalStore(_directory(url), fsync=fsync == "true")
+
+
+def _directory(url: str) -> Path:
+    path = _path_of_file_url(url) if url.lower().startswith("file://") else url
+    if not path or "\0" in path:
+        raise InvalidInputError("the path of the lake is empty" if not path else f"{path!r} is not a path")
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:  # ~nobody
+        raise InvalidInputError(f"{path!r}: {error}") from error
+
+
+def _path_of_file_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.netloc not in ("", "localhost"):
+        raise InvalidInputError(
+            f"{url!r} names the host {parts.netloc!r}", "write file:///path, or just the path"
+        )
+    return unquote(parts.path)
+
+
+def _memory(url: str, options: Options) -> Store:
+    if options:
+        raise InvalidInputError(f"a store in memory has no options, but got {', '.join(sorted(options))}")
+    name = url.partition("://")[2].strip("/")
+    with _memory_lock:
+        return _memory_stores.setdefault(name, MemoryStore(name))
+
+
+def _object(url: str, options: Options) -> Store:
+    # Imported here: a lake on a local disk starts faster without the object storage client.
+    from obstore import store as stores
+    from obstore.exceptions import BaseError
+
+    from headgate.storage.object import ObjectStore
+
+    place = url.rstrip("/")
+    service = _SERVICES[place.partition("://")[0].lower()]
+    _refuse_unclear_place(place, service)
+    config, client = _settings(service, options)
+    from_url: Any = stores.from_url  # each service has its own set of options
+    try:
+        store = from_url(
+            place,
+            config=config,
+            client_options=client,
+            retry_config={"max_retries": RETRIES_BELOW_US, "retry_timeout": RETRY_WINDOW},
+        )
+    except (BaseError, ValueError, TypeError) as error:
+        reason = str(error).strip().split("\n", maxsplit=1)[0]
+        raise InvalidInputError(f"cannot use {place}: {clean_text(reason)}") from None
+    return ObjectStore(store, place)
+
+
+def _refuse_unclear_place(url: str, service: str) -> None:
+    parts = urlsplit(url)
+    if not parts.netloc:
+        raise InvalidInputError(f"{clean_text(url)!r} names no bucket", "write it as s3://bucket/path")
+    # Each of these would be dropped silently. An `@` is Azure's way to write container and account.
+    credentials = ":" in parts.netloc or ("@" in parts.netloc and service != "azure")
+    if credentials or ".." in unquote(parts.path).split("/"):
+        raise InvalidInputError(
+            f"{clean_text(url)!r} is not a plain place in a bucket",
+            "leave out '..' and ports; give credentials as options or in the environment",
+        )
+
+
+CLIENT_OPTIONS = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "read_timeout",
+        "root_certificate",
+        "timeout",
+        "user_agent",
+    }
+)
+"""The options that are for obstore's HTTP client; all others are for the service."""
+
+_ENDPOINT_NAMES: dict[str, tuple[str, ...]] = {
+    "aws": ("aws_endpoint_url_s3", "aws_endpoint_url", "aws_endpoint", "endpoint_url", "endpoint"),
+    "azure": ("azure_storage_endpoint", "azure_endpoint", "endpoint"),
+    "google": (),
+}
+"""What the endpoint is called, in options and (those with the service's name) in the environment; the first
+wins. obstore reads the variables by itself, but takes any one of several."""
+
+_DEFAULTS: dict[str, dict[str, str]] = {
+    # One plain DELETE for each object: not everything that speaks S3 knows the request for many.
+    "aws": {"disable_bulk_delete": "true"},
+    "azure": {},
+    "google": {},
+}
+
+
+def _settings(service: str, options: Options) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the service and what the HTTP client are told."""
+    config: dict[str, Any] = dict(_DEFAULTS[service])
+    client: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT, "timeout": REQUEST_TIMEOUT}
+    for name, value in options.items():
+        bare = name.lower().removeprefix(f"{service}_")
+        if bare in CLIENT_OPTIONS:
+            client[bare] = value
+        elif name.lower() not in _ENDPOINT_NAMES[service]:
+            config[bare if bare in config else name] = value
+    endpoint = _endpoint(service, options)
+    if endpoint is not None:
+        config["endpoint"] = endpoint
+        # obstore wants to be told twice that an endpoint without encryption is meant.
+        client.setdefault("allow_http", endpoint.lower().startswith("http://"))
+    return config, client
+
+
+def _endpoint(service: str, options: Options) -> str | None:
+    names = _ENDPOINT_NAMES[service]
+    given = {name.lower(): value for name, value in options.items()}
+    variables = [name.upper() for name in names if name.startswith(service)]
+    candidates = [*map(given.get, names), *map(os.environ.get, variables)]
+    endpoint = next((candidate for candidate in candidates if candidate), None)
+    if endpoint is None:
+        return None
+    parts = urlsplit(endpoint)
+    if parts.scheme.lower() not in ("http", "https") or not parts.hostname or " " in endpoint:
+        raise InvalidInputError(
+            f"the endpoint {clean_text(endpoint)!r} is not a URL",
+            "write it as https://host or http://host:port",
+        )
+    return endpoint
+
+
+_SERVICES = {"s3": "aws", "s3a": "aws", "gs": "google", "az": "azure", "abfs": "azure", "abfss": "azure"}
+
+SCHEMES: dict[str, Callable[[str, Options], Store]] = {
+    "file": _local,
+    "memory": _memory,
+    **dict.fromkeys(_SERVICES, _object),
+}

@@ -1,0 +1,66 @@
+"""A store in memory: for tests, simulations and examples. Gives every promise; keeps nothing."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right, insort
+from itertools import islice, takewhile
+
+from headgate.storage.capabilities import Page
+from headgate.storage.keys import checked_key, checked_prefix
+
+
+class MemoryStore:
+    """A dictionary with a lock. Each operation is atomic; listings are in key order, one page."""
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._objects: dict[str, bytes] = {}
+        self._keys: list[str] = []
+
+    def describe(self) -> str:
+        return f"memory://{self._name}"
+
+    def get(self, key: str) -> bytes | None:
+        with self._lock:
+            return self._objects.get(checked_key(key))
+
+    def put(self, key: str, data: bytes) -> None:
+        with self._lock:
+            self._set(checked_key(key), data)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        with self._lock:
+            if checked_key(key) in self._objects:
+                return False
+            self._set(key, data)
+            return True
+
+    def rename_no_replace(self, source: str, target: str) -> bool:
+        with self._lock:
+            if checked_key(target) in self._objects or checked_key(source) not in self._objects:
+                return False
+            self._set(target, self._remove(source))
+            return True
+
+    def delete(self, key: str) -> None:
+        with self._lock:
+            if checked_key(key) in self._objects:
+                self._remove(key)
+
+    def list_page(self, prefix: str, after: str | None = None) -> Page:
+        checked_prefix(prefix)
+        with self._lock:
+            start = bisect_right(self._keys, max(after or "", prefix))
+            below = takewhile(lambda key: key.startswith(prefix), islice(self._keys, start, None))
+            return Page(tuple(below), complete=True)
+
+    def _set(self, key: str, data: bytes) -> None:
+        if key not in self._objects:
+            insort(self._keys, key)
+        self._objects[key] = data
+
+    def _remove(self, key: str) -> bytes:
+        self._keys.pop(bisect_right(self._keys, key) - 1)
+        return self._objects.pop(key)

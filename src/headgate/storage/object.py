@@ -1,0 +1,205 @@
+"""Object storage through obstore: S3 and what speaks its language, Google Cloud Storage, Azure.
+
+The types of obstore's exceptions tell less than we must know: a forbidden listing is a `GenericError`, and so
+is a dropped connection. So the status of the answer and the number of repeats are read from the text as well;
+where the text says nothing, we assume the worse, that the request may have been carried out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import obstore
+from obstore import exceptions as reasons
+
+from headgate.core.secrets import clean_text
+from headgate.errors import (
+    InvalidInputError,
+    NoAnswerError,
+    StorageError,
+    StorageRefusedError,
+    UnsupportedError,
+)
+from headgate.storage.capabilities import Page
+from headgate.storage.keys import checked_key, checked_prefix
+
+KEYS_PER_PAGE = 1000
+"""What S3 and its relatives return for one list request."""
+
+Kind: TypeAlias = type[StorageError | InvalidInputError | UnsupportedError]
+
+ERRORS: dict[type[Exception], Kind] = {
+    reasons.PermissionDeniedError: StorageRefusedError,
+    reasons.UnauthenticatedError: StorageRefusedError,
+    reasons.InvalidPathError: InvalidInputError,
+    reasons.UnknownConfigurationKeyError: InvalidInputError,
+    reasons.NotSupportedError: UnsupportedError,
+    # Answers about an object's state that the calls below turn into values; elsewhere they are surprises
+    # after which nothing is known.
+    reasons.NotFoundError: StorageRefusedError,
+    FileNotFoundError: StorageRefusedError,
+    reasons.AlreadyExistsError: StorageRefusedError,
+    reasons.PreconditionError: NoAnswerError,
+    reasons.NotModifiedError: NoAnswerError,
+    # Time-outs, dropped connections, 5xx: the request may have been carried out.
+    reasons.GenericError: NoAnswerError,
+    reasons.JoinError: NoAnswerError,
+    reasons.BaseError: NoAnswerError,
+}
+"""What each exception of obstore means to us. A test fails when obstore grows one that is not here."""
+
+_NOT_FOUND = (FileNotFoundError, reasons.NotFoundError)
+_MAY_PASS = frozenset({408, 409, 412, 425, 429})
+"""The answers of the 4xx range that do not say "no" for good."""
+
+_CHECK_CREDENTIALS = "check the credentials, and that they may read, write and list there"
+_CHECK_BUCKET = "check that the bucket or container exists"
+_NEXT_STEPS: dict[str, str] = {
+    "status code: 401": "check the credentials",
+    "status code: 403": _CHECK_CREDENTIALS,
+    "status code: 404": _CHECK_BUCKET,
+    "incorrectly configured region": "set the region of the bucket: AWS_REGION, or the option region",
+}
+_NO_BUCKET = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
+_WRONG_REGION = "incorrectly configured region"
+
+_STATUS = re.compile(r"status code: (?P<status>(?P<number>\d{3})[^:<\n]*)")
+_SENT_ONCE = re.compile(r"\bretries: 0,\s+max_retries:")
+_CODE = re.compile(r"<Code>([^<]{1,100})</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
+_ENDPOINT = re.compile(r"Error performing [A-Z]+ (?P<place>[a-z]+://[^/?#\s]+)")
+_CAUSES = (
+    re.compile(r'\bmessage: "([^"]{1,100})"'),
+    re.compile(r'ConnectError\(\s*"([^"]{1,100})"'),
+    re.compile(r"\bkind: (Timeout)\b"),
+)
+
+
+def storage_error(doing: str, error: Exception) -> StorageError | InvalidInputError | UnsupportedError:
+    """The error of our tree for an exception of obstore. Contains no credentials."""
+    text = str(error)
+    step = next((step for sign, step in _NEXT_STEPS.items() if sign in text), None)
+    return _kind(error, text)(f"{doing}: {clean_text(_reason(text))}", step)
+
+
+def _kind(error: Exception, text: str) -> Kind:
+    kind = next((ERRORS[base] for base in type(error).__mro__ if base in ERRORS), NoAnswerError)
+    if kind is NoAnswerError and _says_no(text):
+        kind = StorageRefusedError
+    # obstore repeats a request that got no answer. A "no" to the repeat says nothing about the first one.
+    if kind is StorageRefusedError and not _SENT_ONCE.search(text):
+        return NoAnswerError
+    return kind
+
+
+def _says_no(text: str) -> bool:
+    status = _STATUS.search(text)
+    if status is None:
+        return _WRONG_REGION in text
+    return 400 <= int(status["number"]) < 500 and int(status["number"]) not in _MAY_PASS
+
+
+def _reason(text: str) -> str:
+    """What happened, in one line for people."""
+    place, status = _ENDPOINT.search(text), _STATUS.search(text)
+    if place is None or (status is None and _WRONG_REGION in text):
+        return text.strip().split("\n", maxsplit=1)[0][:300]
+    if status is None:
+        cause = next((found[1] for pattern in _CAUSES if (found := pattern.search(text))), "connection lost")
+        return f"no answer from {place['place']} ({cause})"
+    details = [found[1] for pattern in (_CODE, _MESSAGE) if (found := pattern.search(text))]
+    return ": ".join([f"{place['place']} answered {status['status'].strip()}", *details])
+
+
+_client_process: int | None = None
+
+
+def _refuse_after_fork() -> None:
+    """Stops a forked child before it calls obstore.
+
+    The threads of obstore do not survive a fork, but their event queue is shared: a request of the child
+    would wait for ever, and can make the requests of its parent wait for ever, too.
+    """
+    global _client_process
+    process = os.getpid()
+    if _client_process is None:
+        _client_process = process
+    if _client_process != process:
+        raise UnsupportedError(
+            "this process was forked from one that had used object storage, and cannot use it any more",
+            "start processes by spawn: multiprocessing.get_context('spawn')",
+        )
+
+
+class ObjectStore:
+    """Gives `PutIfAbsent` (whether the service keeps that promise is for the probe to find out).
+
+    Renaming is not offered: object storage copies and deletes, which is not one step. An object that is
+    missing and a bucket that is missing are told apart: the latter is an error.
+    """
+
+    def __init__(self, store: Any, url: str, *, keys_per_page: int = KEYS_PER_PAGE) -> None:
+        self._store = store
+        self._url = url
+        self._keys_per_page = keys_per_page
+
+    def describe(self) -> str:
+        return self._url
+
+    def get(self, key: str) -> bytes | None:
+        checked_key(key)
+        with self._translated(f"cannot read {self._url}/{key}"):
+            try:
+                return bytes(obstore.get(self._store, key).bytes())
+            except _NOT_FOUND as error:
+                _refuse_missing_bucket(error)
+                return None
+
+    def put(self, key: str, data: bytes) -> None:
+        checked_key(key)
+        with self._translated(f"cannot write {self._url}/{key}"):
+            obstore.put(self._store, key, data, use_multipart=False)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        checked_key(key)
+        with self._translated(f"cannot create {self._url}/{key}"):
+            try:
+                obstore.put(self._store, key, data, mode="create", use_multipart=False)
+            except (reasons.AlreadyExistsError, reasons.PreconditionError):
+                return False
+        return True
+
+    def delete(self, key: str) -> None:
+        checked_key(key)
+        with self._translated(f"cannot delete {self._url}/{key}"):
+            try:
+                obstore.delete(self._store, key)
+            except _NOT_FOUND as error:
+                _refuse_missing_bucket(error)
+
+    def list_page(self, prefix: str, after: str | None = None) -> Page:
+        checked_prefix(prefix)
+        with self._translated(f"cannot list {self._url}/{prefix}"):
+            stream = obstore.list(
+                self._store, prefix.rstrip("/") or None, offset=after, chunk_size=self._keys_per_page
+            )
+            keys = tuple(entry["path"] for entry in next(iter(stream), []))
+        return Page(keys, complete=len(keys) < self._keys_per_page)
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        _refuse_after_fork()
+        try:
+            yield
+        except (reasons.BaseError, OSError) as error:
+            # Not chained: the text of obstore's error holds whole URLs, which can be signed.
+            raise storage_error(doing, error) from None
+
+
+def _refuse_missing_bucket(error: Exception) -> None:
+    if any(sign in str(error) for sign in _NO_BUCKET):
+        raise error

@@ -1,0 +1,298 @@
+"""What has been explored of the shipped protocols: `python -m headgate.testing.exploration_report`.
+
+Each configuration is a set of clients and what may happen to them; the report explores every order of their
+requests and prints what it visited. The tests explore the same configurations. Those marked deep take
+minutes and are left to the command (`--deep`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.commit.cleanup import CleanUp
+from headgate.commit.conditional import ConditionalPublish
+from headgate.commit.filetracker import FileTrackerPublish
+from headgate.commit.head import FindHead
+from headgate.commit.layout import PLAIN, TRACKER
+from headgate.commit.machine import Machine
+from headgate.commit.rename import RenamePublish
+from headgate.model.identifiers import GENESIS, TxId, Version
+from headgate.testing.explorer import Client, Exploration, Explorer, Faults
+from headgate.testing.protocol_laws import PersistentClient, ProtocolLaws, rounds_up_to
+
+Claim = FileTrackerPublish | ConditionalPublish | RenamePublish
+
+NO_FAULTS = Faults()
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Clients and what may happen to them. An exploration that visits fewer `worlds` missed something."""
+
+    name: str
+    clients: tuple[Client, ...]
+    worlds: int
+    faults: Faults = NO_FAULTS
+    rounds: int | None = None
+    keys_per_page: int | None = None
+    listed_by: Callable[[str], Any] = str
+    deep: bool = False
+
+    def explorer(self) -> Explorer:
+        return Explorer(
+            self.clients,
+            ProtocolLaws(self.clients, storage_fails=self.faults.budget > 0),
+            faults=self.faults,
+            keys_per_page=self.keys_per_page,
+            listed_by=self.listed_by,
+            allow=rounds_up_to(self.rounds) if self.rounds is not None else lambda _: True,
+        )
+
+
+def txid(number: int) -> TxId:
+    """The id of a client. Ballots of one round are ordered by it."""
+    return TxId(f"{number:032x}")
+
+
+def record_of(number: int, version: int) -> bytes:
+    return b"c%d/%d" % (number, version)
+
+
+def claim(kind: type[Claim], number: int, version: int = 1) -> Claim:
+    """A claim of client `number` for a version, with a record of its own."""
+    return kind(Version(version), record_of(number, version), txid(number))
+
+
+def unordered(number: int, version: int = 1) -> FileTrackerPublish:
+    """FileTracker's claim on a storage that does not list in key order."""
+    return FileTrackerPublish(
+        Version(version), record_of(number, version), txid(number), ordered_listing=False
+    )
+
+
+def hints_first(key: str) -> tuple[bool, str]:
+    """The order of listing that would hurt most: the decided record is looked for before the attempts."""
+    return "/sub-hint/" not in key, key
+
+
+def rivals(kind: type[Claim], count: int, versions: tuple[int, ...] = (1,)) -> tuple[Client, ...]:
+    """Clients that all claim the same versions, one after the other."""
+    return tuple(
+        Client(f"c{number}", tuple(claim(kind, number, version) for version in versions))
+        for number in range(1, count + 1)
+    )
+
+
+def resolving(kind: type[Claim], number: int, resolves: int = 1) -> Client:
+    """A client that, told `Unknown`, publishes the same record again under a fresh id."""
+    record = record_of(number, 1)
+    again = (
+        kind(Version(1), record, txid(number + 16 * more), doubt=True) for more in range(1, resolves + 1)
+    )
+    return PersistentClient(f"c{number}", (claim(kind, number), *again))
+
+
+def writer(number: int, *steps: int | Machine[Any]) -> Client:
+    """A client of FileTracker that claims versions and does other things in between."""
+    tasks = (claim(FileTrackerPublish, number, step) if isinstance(step, int) else step for step in steps)
+    return Client(f"c{number}", tuple(tasks))
+
+
+CLEAN = CleanUp(keep=1)
+READER = Client("reader", (FindHead(TRACKER, GENESIS), FindHead(TRACKER, GENESIS)))
+PLAIN_READER = Client("reader", (FindHead(PLAIN, GENESIS), FindHead(PLAIN, GENESIS)))
+CLEANER = Client("cleaner", (CLEAN,))
+
+
+def filetracker() -> Iterator[Configuration]:
+    """Races for one version."""
+    two, three = rivals(FileTrackerPublish, 2), rivals(FileTrackerPublish, 3)
+    one_fault, two_faults = Faults(1), Faults(2)
+    yield Configuration("2 clients, 3 rounds", two, 1_900, rounds=3)
+    yield Configuration("2 clients, 3 rounds, split listings", two, 19_000, rounds=3, keys_per_page=1)
+    yield Configuration("2 clients, 3 rounds, 1 fault", two, 29_000, one_fault, rounds=3)
+    yield Configuration("2 clients, 3 rounds, 2 faults", two, 220_000, two_faults, rounds=3)
+    yield Configuration(
+        "2 clients, 3 rounds, split listings, 1 fault", two, 260_000, one_fault, rounds=3, keys_per_page=1
+    )
+    yield Configuration("3 clients, 2 rounds", three, 77_000, rounds=2)
+    yield Configuration("3 clients, 2 rounds, 1 fault", three, 1_360_000, one_fault, rounds=2)
+    yield Configuration("3 clients, 1 round, split listings", three, 190_000, rounds=1, keys_per_page=1)
+    disordered = tuple(Client(f"c{number}", (unordered(number),)) for number in (1, 2))
+    yield Configuration(
+        "2 clients, 3 rounds, listings without order",
+        disordered,
+        24_000,
+        rounds=3,
+        keys_per_page=1,
+        listed_by=hints_first,
+    )
+    yield Configuration(
+        "2 clients, 3 rounds, listings without order, 1 fault",
+        disordered,
+        330_000,
+        one_fault,
+        rounds=3,
+        keys_per_page=1,
+        listed_by=hints_first,
+    )
+    yield Configuration(
+        "2 clients, 3 rounds, split listings, 2 faults",
+        two,
+        1_800_000,
+        two_faults,
+        rounds=3,
+        keys_per_page=1,
+        deep=True,
+    )
+    yield Configuration(
+        "3 clients, 2 rounds, split listings", three, 5_000_000, rounds=2, keys_per_page=1, deep=True
+    )
+
+
+def filetracker_log() -> Iterator[Configuration]:
+    """Versions in sequence, clean-up behind them, readers beside them, and a client late for version 1."""
+    cleaning = (writer(1, 1, 2, CLEAN, 3, CLEAN), writer(2, 1))
+    outranked = (writer(2, 1, 2, CLEAN, 3, CLEAN), writer(1, 1))
+    yield Configuration("3 versions, clean-up, late client", cleaning, 25_000, rounds=2)
+    yield Configuration(
+        "3 versions, clean-up, late client, split listings", cleaning, 120_000, rounds=2, keys_per_page=1
+    )
+    yield Configuration("3 versions, clean-up, late client, reader", (*cleaning, READER), 56_000, rounds=1)
+    yield Configuration(
+        "3 versions, clean-up, outranked client, reader", (*outranked, READER), 120_000, rounds=1
+    )
+    yield Configuration(
+        "3 versions, clean-up, late client, reader, split listings",
+        (*cleaning, READER),
+        160_000,
+        rounds=1,
+        keys_per_page=1,
+    )
+    yield Configuration("3 versions, clean-up, late client, 1 fault", cleaning, 42_000, Faults(1), rounds=1)
+    yield Configuration(
+        "3 versions, clean-up, outranked client, 1 fault", outranked, 60_000, Faults(1), rounds=1
+    )
+    meanwhile = (writer(1, 1, 2, 3), writer(2, 1), CLEANER)
+    yield Configuration("3 versions, late client, clean-up by another", meanwhile, 10_000, rounds=1)
+    disordered = (
+        Client("c2", (unordered(2, 1), unordered(2, 2), CLEAN)),
+        Client("c1", (unordered(1, 1),)),
+    )
+    yield Configuration(
+        "2 versions, clean-up, outranked client, listings without order",
+        disordered,
+        60_000,
+        rounds=2,
+        keys_per_page=1,
+        listed_by=hints_first,
+    )
+    yield Configuration(
+        "3 versions, clean-up, late client, reader, 2 rounds",
+        (*cleaning, READER),
+        790_000,
+        rounds=2,
+        deep=True,
+    )
+    yield Configuration(
+        "3 versions, clean-up, outranked client, reader, split listings",
+        (*outranked, READER),
+        910_000,
+        rounds=1,
+        keys_per_page=1,
+        deep=True,
+    )
+    yield Configuration(
+        "3 versions, clean-up, late client, 1 fault, 2 rounds",
+        cleaning,
+        970_000,
+        Faults(1),
+        rounds=2,
+        deep=True,
+    )
+    yield Configuration(
+        "3 versions, late client, clean-up by another, 2 rounds", meanwhile, 190_000, rounds=2, deep=True
+    )
+    rival = (writer(1, 1, 2, CLEAN, 3, CLEAN), writer(2, 1, 2))
+    yield Configuration("3 versions, clean-up, rival for 2 versions", rival, 310_000, rounds=2, deep=True)
+
+
+def filetracker_unknown() -> Iterator[Configuration]:
+    """A client that got no answer publishes the same record again under a fresh id."""
+    one, other = resolving(FileTrackerPublish, 1), resolving(FileTrackerPublish, 2)
+    rival, twice = writer(2, 1), resolving(FileTrackerPublish, 1, resolves=2)
+    yield Configuration("resolve, 1 fault", (one, rival), 18_000, Faults(1), rounds=2)
+    yield Configuration("resolve, 2 faults", (one, rival), 190_000, Faults(2), rounds=2)
+    yield Configuration("resolve by both, 2 faults", (one, other), 310_000, Faults(2), rounds=2)
+    yield Configuration(
+        "resolve, split listings, 1 fault", (one, rival), 160_000, Faults(1), rounds=2, keys_per_page=1
+    )
+    yield Configuration("resolve twice, 3 faults", (twice, rival), 1_000_000, Faults(3), rounds=2, deep=True)
+
+
+def single_step(kind: type[Claim], scale: int) -> Iterator[Configuration]:
+    """The strategies that decide with one atomic request. `scale`: one with more requests has more worlds."""
+    fewer, faults, more = (Faults(budget, refuse=True) for budget in (1, 2, 3))
+    log = (*rivals(kind, 2, (1, 2)), PLAIN_READER)
+    resolvers = (resolving(kind, 1), resolving(kind, 2))
+    yield Configuration("2 clients, 2 faults", rivals(kind, 2), 250 * scale, faults)
+    yield Configuration("3 clients, 2 faults", rivals(kind, 3), 1_800 * scale, faults)
+    yield Configuration("3 clients, 3 faults", rivals(kind, 3), 6_800 * scale, more)
+    yield Configuration("2 clients, 2 versions, reader, 2 faults", log, 39_000 * scale, faults)
+    yield Configuration("3 clients, 2 versions, 1 fault", rivals(kind, 3, (1, 2)), 2_900 * scale, fewer)
+    yield Configuration("2 clients, resolve by both, 3 faults", resolvers, 1_000 * scale, more)
+
+
+def _of(strategy: str, *sources: Iterator[Configuration]) -> Iterator[tuple[str, Configuration]]:
+    for source in sources:
+        for configuration in source:
+            yield f"{strategy}: {configuration.name}", configuration
+
+
+CONFIGURATIONS: dict[str, Configuration] = dict(
+    (
+        *_of("FileTracker", filetracker(), filetracker_log(), filetracker_unknown()),
+        *_of("conditional", single_step(ConditionalPublish, scale=1)),
+        *_of("rename", single_step(RenamePublish, scale=5)),
+    )
+)
+"""What is explored, by name."""
+
+ROW = "{:<75}{:>11}{:>12}{:>11}{:>9}\n"
+
+
+def row(name: str, exploration: Exploration, seconds: float) -> str:
+    found = "none" if exploration.complete else "cut short" if exploration.violation is None else "FOUND"
+    return ROW.format(name, f"{exploration.worlds:,}", f"{exploration.steps:,}", found, f"{seconds:.1f}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints the table. Returns 1 if anything was violated, or not visited completely."""
+    parser = argparse.ArgumentParser(
+        prog="python -m headgate.testing.exploration_report", description=__doc__
+    )
+    parser.add_argument("--deep", action="store_true", help="also those that take minutes")
+    parser.add_argument("--only", default="", help="only configurations whose name contains this")
+    chosen = parser.parse_args(arguments)
+    sys.stdout.write(ROW.format("configuration", "worlds", "steps", "violations", "seconds"))
+    failed = False
+    for name, configuration in CONFIGURATIONS.items():
+        if chosen.only not in name or (configuration.deep and not chosen.deep):
+            continue
+        started = time.monotonic()
+        exploration = configuration.explorer().explore()
+        sys.stdout.write(row(name, exploration, time.monotonic() - started))
+        sys.stdout.flush()
+        if exploration.violation is not None:
+            sys.stdout.write(f"{exploration.violation}\n")
+        failed = failed or not exploration.complete
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

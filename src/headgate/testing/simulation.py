@@ -1,0 +1,314 @@
+"""Whole writers on a storage that misbehaves, from a seed.
+
+Writers race to make the lake, then commit, lose, retry, lose answers, crash, come back, settle what they
+left, and switch the strategy under each other. In the end the storage is calm, everybody finishes, and the
+log must agree with everything that anybody was ever told.
+
+Run it as `python -m headgate.testing.simulation --seeds 1000`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+
+from headgate.commit.checkpoints import listed_checkpoints
+from headgate.commit.layout import checkpoint_key
+from headgate.core.retry import RetryPolicy
+from headgate.errors import (
+    AlreadyExistsError,
+    CommitUnknownError,
+    ConflictError,
+    StorageError,
+)
+from headgate.lake import Lake, LogEntry
+from headgate.model.state import LakeState
+from headgate.model.strategy import StrategyName
+from headgate.storage.capabilities import Store
+from headgate.storage.intercept import without_atomic_operations
+from headgate.storage.memory import MemoryStore
+from headgate.testing.stage import CALM, ROUGH, Actor, Stage, StageHost, Weather
+from headgate.transaction import Transaction
+
+WRITERS = 3
+BATCHES = 4
+ROUGH_STEPS = 400
+MAX_STEPS = 40_000
+PATIENCE = RetryPolicy(attempts=50, base=timedelta(milliseconds=20), total=timedelta(hours=1))
+
+
+class BrokenPromiseError(AssertionError):
+    """The log disagrees with what a writer was told."""
+
+
+def require(holds: bool, what: str) -> None:
+    if not holds:
+        raise BrokenPromiseError(what)
+
+
+@dataclass
+class Ledger:
+    """What writers were told. Filled while they run, compared with the log at the end."""
+
+    made: list[str] = field(default_factory=list)
+    committed: dict[str, int] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
+    batches: dict[str, int] = field(default_factory=dict)
+
+    def newest(self) -> int:
+        return max(self.committed.values(), default=0)
+
+    def tell_committed(self, txid: str, version: int) -> None:
+        require(txid not in self.refused, f"{txid} was told both refused and committed {version}")
+        known = self.committed.setdefault(txid, version)
+        require(known == version, f"{txid} was told version {known} and version {version}")
+
+    def tell_refused(self, txid: str) -> None:
+        require(txid not in self.committed, f"{txid} was told both committed and refused")
+        self.refused.add(txid)
+
+
+@dataclass
+class Writer:
+    """One application: it commits its batches in order, each once, whatever happens to its processes."""
+
+    name: str
+    ledger: Ledger
+    atomic_storage: bool
+    pending: list[tuple[str, int]] = field(default_factory=list)
+
+    def play(self, actor: Actor) -> None:
+        """The life of one process: open the lake, settle what an earlier process left, go on."""
+        host = StageHost(actor)
+        lake = self._lake(actor, host)
+        while self.pending:
+            self._resolve(lake)
+        while self.ledger.batches.get(self.name, 0) < BATCHES:
+            self._step(lake, host)
+
+    def _lake(self, actor: Actor, host: StageHost) -> Lake:
+        store = actor.stage.store_for(actor)
+        while True:
+            try:
+                return Lake.open(store, retry=PATIENCE, host=host)
+            except StorageError as error:
+                actor.stage.note(actor, f"open failed: {error.problem}")
+
+    def _step(self, lake: Lake, host: StageHost) -> None:
+        seen_before = self.ledger.newest()
+        kind = host.chance()
+        try:
+            version = lake.version
+            require(
+                version >= seen_before, f"{self.name} read {version} after {seen_before} was acknowledged"
+            )
+            if kind < 0.12:
+                self._switch(lake, host)
+            elif kind < 0.3:
+                self._shared_property(lake)
+            else:
+                self._batch(lake, host)
+        except StorageError as error:
+            host.actor.stage.note(host.actor, f"gave up a step: {error.problem}")
+
+    def _batch(self, lake: Lake, host: StageHost) -> None:
+        batch = self.ledger.batches.get(self.name, 0) + 1
+        tx = lake.transaction(["batch", str(batch)], app=(self.name, batch))
+        tx.set_properties({f"{self.name}.{batch}": tx.txid})
+        self._commit(tx, host, batch)
+
+    def _shared_property(self, lake: Lake) -> None:
+        tx = lake.transaction(["shared"])
+        tx.set_properties({"shared": tx.txid})
+        self._commit(tx, None, None)
+
+    def _switch(self, lake: Lake, host: StageHost) -> None:
+        # Without the probe of `change_strategy`: in rough weather it would find every promise broken.
+        wanted = list(StrategyName)[int(host.chance() * len(StrategyName))]
+        needs_atomic = wanted is not StrategyName.FILETRACKER
+        if lake.strategy == wanted.value or (needs_atomic and not self.atomic_storage):
+            return
+        tx = lake.transaction(["switch", wanted.value])
+        tx.choose_strategy(wanted)
+        self._commit(tx, None, None)
+
+    def _commit(self, tx: Transaction, host: StageHost | None, batch: int | None) -> None:
+        # A crash inside leaves this entry for the next process of the writer.
+        self.pending.append((tx.txid, 1))
+        try:
+            result = tx.commit()
+        except (ConflictError, StorageError):
+            self.ledger.tell_refused(tx.txid)
+            self.pending.remove((tx.txid, 1))
+            return
+        except CommitUnknownError:
+            if host is not None and host.chance() < 0.5:
+                return  # another handle settles it
+            self.pending.remove((tx.txid, 1))
+            self._commit(tx, host, batch)
+            return
+        self.pending.remove((tx.txid, 1))
+        if result.already_committed:
+            require(batch is not None, "only a batch can be committed already")
+        else:
+            self.ledger.tell_committed(tx.txid, result.version)
+        if batch is not None:
+            self.ledger.batches[self.name] = batch
+
+    def _resolve(self, lake: Lake) -> None:
+        for txid, version in list(self.pending):
+            try:
+                resolution = lake.resolve(txid, version)
+            except (StorageError, CommitUnknownError):
+                continue  # still in the rough: the next round tries again
+            if resolution.version is None:
+                self.ledger.tell_refused(txid)
+            else:
+                self.ledger.tell_committed(txid, resolution.version)
+            self.pending.remove((txid, version))
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run: its trace and the log it left."""
+
+    seed: int
+    trace: tuple[str, ...]
+    entries: tuple[LogEntry, ...]
+    crashes: int
+
+
+def simulate(seed: int) -> Run:
+    """Runs one seed. Raises `BrokenPromiseError` (or whatever broke) with the trace attached as notes."""
+    inner = MemoryStore()
+    atomic = seed % 3 != 0
+    stage = Stage(seed, inner if atomic else without_atomic_operations(inner))
+    ledger = Ledger()
+    try:
+        _make_lake(stage, ledger)
+        writers = [Writer(f"writer-{number}", ledger, atomic) for number in range(WRITERS)]
+        crashes = _run_writers(stage, writers)
+        entries = check(inner, ledger)
+    except BaseException as error:
+        error.add_note(f"seed {seed}; the last steps:\n" + "\n".join(stage.trace[-200:]))
+        raise
+    return Run(seed, tuple(stage.trace), entries, crashes)
+
+
+def _make_lake(stage: Stage, ledger: Ledger) -> None:
+    """Several processes race to make the lake, with different ideas of its strategy."""
+
+    def play(actor: Actor, strategy: str | None) -> None:
+        host = StageHost(actor)
+        try:
+            lake = Lake.init(stage.store_for(actor), strategy=strategy, divisor=4, host=host)
+        except AlreadyExistsError:
+            return
+        ledger.made.append(lake.id)
+
+    for number, strategy in enumerate((None, "filetracker", None)):
+        stage.add(f"init-{number}", partial(play, strategy=strategy))
+    stage.run(MAX_STEPS, lambda _: CALM)
+    require(len(ledger.made) == 1, f"{len(ledger.made)} processes made the lake")
+
+
+def _run_writers(stage: Stage, writers: list[Writer]) -> int:
+    crashes = 0
+
+    def weather(step: int) -> Weather:
+        nonlocal crashes
+        # A crashed process is followed by another one of the same application.
+        for actor in [actor for actor in stage.actors if actor.dead and actor.finished]:
+            stage.actors.remove(actor)
+            crashes += 1
+            writer = next(writer for writer in writers if actor.name.startswith(writer.name))
+            stage.add(f"{writer.name}.{crashes}", writer.play)
+        return ROUGH if step < ROUGH_STEPS else CALM
+
+    for writer in writers:
+        stage.add(writer.name, writer.play)
+    stage.run(MAX_STEPS, weather)
+    return crashes
+
+
+def check(store: Store, ledger: Ledger) -> tuple[LogEntry, ...]:
+    """Compares the log with everything that was told; raises `BrokenPromiseError`."""
+    lake = Lake.open(store)
+    entries = lake.log()  # also checks the chain of digests
+    versions = [entry.version for entry in reversed(entries)]
+    require(versions == list(range(1, lake.version + 1)), f"versions are not contiguous: {versions}")
+    by_txid = {entry.txid: entry.version for entry in entries}
+    require(len(by_txid) == len(entries), "a transaction stands in the log twice")
+    require(lake.id == ledger.made[0], "the lake is not the one that its maker was told of")
+    for txid, version in ledger.committed.items():
+        require(by_txid.get(txid) == version, f"{txid} was told version {version}: {by_txid.get(txid)}")
+    for txid in ledger.refused:
+        require(txid not in by_txid, f"{txid} was told that it failed, but is version {by_txid.get(txid)}")
+    _check_batches(entries, ledger)
+    _check_checkpoints(store, lake)
+    return entries
+
+
+def _check_batches(entries: tuple[LogEntry, ...], ledger: Ledger) -> None:
+    counts = Counter(entry.app for entry in entries if entry.app is not None)
+    for app, count in counts.items():
+        require(count == 1, f"{app} was committed {count} times")
+    for name, batch in ledger.batches.items():
+        for number in range(1, batch + 1):
+            require((name, number) in counts, f"batch {number} of {name} was acknowledged and is not there")
+
+
+def _check_checkpoints(store: Store, lake: Lake) -> None:
+    for version in listed_checkpoints(store):
+        data = store.get(checkpoint_key(version))
+        require(data is not None, f"the checkpoint of {version} was listed and is gone")
+        state = LakeState.decode(data or b"", version, checkpoint_key(version))
+        properties: dict[str, str] = {}
+        for entry in reversed(lake.log(before=version.number + 1)):
+            for name, value in entry.lake_properties.items():
+                if value is None:
+                    properties.pop(name, None)
+                else:
+                    properties[name] = value
+        require(
+            dict(state.properties) == properties, f"the checkpoint of {version} is not the fold of the log"
+        )
+
+
+def failure_of(seed: int) -> str | None:
+    """None if the seed holds, else what went wrong, with the trace."""
+    try:
+        simulate(seed)
+    except Exception:  # noqa: BLE001 — reported with its seed
+        return traceback.format_exc()
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Simulate writers on a faulty storage, from seeds.")
+    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--trace", action="store_true", help="print the trace of the first seed and stop")
+    given = parser.parse_args()
+    if given.trace:
+        sys.stdout.write("\n".join(simulate(given.first).trace) + "\n")
+        return 0
+    seeds = range(given.first, given.first + given.seeds)
+    failed = 0
+    with ProcessPoolExecutor() as pool:
+        for seed, failure in zip(seeds, pool.map(failure_of, seeds, chunksize=10), strict=True):
+            if failure is not None:
+                failed += 1
+                sys.stdout.write(f"seed {seed} failed:\n{failure}\n")
+    sys.stdout.write(f"{len(seeds) - failed} passed, {failed} failed\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

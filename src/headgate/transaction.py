@@ -1,0 +1,420 @@
+"""A transaction: changes that become one version of the lake, or nothing.
+
+Commit tries the version after the newest one that it knows. If another writer has it, the transaction reads
+what it missed, asks the rules whether its change still holds, and tries the next version. Nothing that
+another writer can see exists before the record is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from types import TracebackType
+from typing import Protocol
+
+from headgate.commit.log import CommitLog
+from headgate.commit.outcome import Committed, Lost, Unknown
+from headgate.core.conflict import Conflict, Footprint, find_conflicts
+from headgate.core.retry import RetryPolicy, delay_seconds, read_ahead
+from headgate.core.secrets import clean_text, without_secrets
+from headgate.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError
+from headgate.host import Host
+from headgate.model.identifiers import TxId
+from headgate.model.record import AppBatch, Command, PropertyChange, Record
+from headgate.model.state import LakeState
+from headgate.model.strategy import StrategyName
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What became of a transaction.
+
+    `attempts` counts the versions that were tried, over all runs of the operation; `waited_seconds` is the
+    time lost to other writers. `already_committed`: an earlier transaction had done the same batch of the
+    same application, and nothing was written. `postponed` names work that was due after the commit and
+    failed; the next writer does it. The commit itself is not affected.
+    """
+
+    version: int
+    txid: str
+    attempts: int
+    waited_seconds: float = 0.0
+    already_committed: bool = False
+    postponed: tuple[str, ...] = ()
+    hook_failures: tuple[str, ...] = ()
+
+
+class AfterCommit(Protocol):
+    """Work that is due once a version is decided."""
+
+    def __call__(self, state: LakeState) -> tuple[str, ...]:
+        """Does it, and returns what had to be postponed."""
+        ...
+
+
+class Stage(Enum):
+    OPEN = "open"
+    UNSETTLED = "unsettled"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a transaction is to change. Empty changes are refused."""
+
+    properties: PropertyChange = field(default_factory=PropertyChange)
+    strategy: StrategyName | None = None
+    cancels: tuple[TxId, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.properties or self.strategy or self.cancels)
+
+    @property
+    def kind(self) -> str:
+        if self.strategy:
+            return "switch"
+        return "cancel" if self.cancels else "commit"
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What accompanies the changes: who asked, for which batch, with which remarks."""
+
+    command: Command
+    started_at: datetime
+    app: AppBatch | None = None
+    properties: Mapping[str, str] | None = None
+
+
+def make_envelope(
+    host: Host, args: Sequence[str], app: tuple[str, int] | None, properties: Mapping[str, str] | None
+) -> Envelope:
+    """Checks what the caller gave, and removes secrets from it."""
+    return Envelope(
+        command=Command(without_secrets(_texts("args", args)), host.user(), host.name(), host.process()),
+        started_at=host.now(),
+        app=None if app is None else _app_batch(app),
+        properties={name: clean_text(value) for name, value in checked_properties(properties or {}).items()},
+    )
+
+
+class Transaction:
+    """Made by `Lake.transaction`. Use it in a `with` block, which commits at the end, or call `commit`."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        envelope: Envelope,
+        retry: RetryPolicy,
+        after_commit: AfterCommit,
+        base: LakeState | None = None,
+    ) -> None:
+        self._log = log
+        self._host = log.driver.host
+        self._envelope = envelope
+        self._retry = retry
+        self._after_commit = after_commit
+        self._txid = self._host.new_txid()
+        self._base = log.newest if base is None else base
+        self._state = self._base
+        self._unchecked: tuple[Record, ...] = ()
+        self._changes = Changes()
+        self._stage = Stage.OPEN
+        self._offered: Record | None = None
+        self._attempts = 0
+        self._waited = 0.0
+        self._result: CommitResult | None = None
+
+    @property
+    def txid(self) -> str:
+        """The identity of this transaction, as it will stand in the log."""
+        return self._txid.text
+
+    @property
+    def attempts(self) -> int:
+        """How many versions were tried so far."""
+        return self._attempts
+
+    @property
+    def waited_seconds(self) -> float:
+        """The time spent so far to let other writers pass."""
+        return self._waited
+
+    @property
+    def result(self) -> CommitResult:
+        """The result of the commit; `InvalidInputError` before there is one."""
+        if self._result is None:
+            raise InvalidInputError(f"transaction {self.txid} is {self._stage.value}: it has no result")
+        return self._result
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Sets lake properties."""
+        self._require_open()
+        given = checked_properties(properties)
+        before = self._changes.properties
+        change = PropertyChange({**before.set, **given}, before.removed - frozenset(given))
+        self._changes = replace(self._changes, properties=change)
+
+    def remove_properties(self, *names: str) -> None:
+        """Removes lake properties; one that is not there is no error."""
+        self._require_open()
+        gone = frozenset(_texts("property names", names))
+        before = self._changes.properties
+        kept = {name: value for name, value in before.set.items() if name not in gone}
+        self._changes = replace(self._changes, properties=PropertyChange(kept, before.removed | gone))
+
+    def choose_strategy(self, strategy: StrategyName) -> None:
+        """Makes `strategy` the one of all later versions. The caller has made sure that it is safe."""
+        self._require_open()
+        self._changes = replace(self._changes, strategy=strategy)
+
+    def cancel(self, txid: TxId) -> None:
+        """Forbids another transaction to commit, if it has not done so yet."""
+        self._require_open()
+        self._changes = replace(self._changes, cancels=(*self._changes.cancels, txid))
+
+    def abort(self) -> None:
+        """Gives up; nothing was or will be changed."""
+        self._require_open()
+        self._stage = Stage.ABORTED
+
+    def commit(self) -> CommitResult:
+        """Makes the changes visible as one new version.
+
+        Atomic. After a `ConflictError` or `StorageError` nothing has changed and the transaction is over.
+        After a `CommitUnknownError`, or if the process was interrupted inside, calling it again settles what
+        happened and never commits twice.
+        """
+        if self._stage is Stage.COMMITTED:
+            return self.result
+        if self._stage is Stage.ABORTED:
+            self._require_open()
+        if not self._changes:
+            raise InvalidInputError(
+                "there is nothing to commit: the transaction changes nothing", "change something, or abort"
+            )
+        try:
+            return self._commit()
+        except BaseException:
+            # What was offered and not answered stays unsettled; everything else is over.
+            if self._stage is Stage.OPEN:
+                self._stage = Stage.ABORTED
+            raise
+
+    def _commit(self) -> CommitResult:
+        started = self._host.elapsed()
+        losses = 0
+        if self._offered is not None and not self._settle(self._offered):
+            losses += 1
+        while self._result is None:
+            earlier = self._earlier_batch()
+            if earlier is not None:
+                return self._finish(earlier)
+            self._refuse_conflicts()
+            if self._offer():
+                break
+            losses += 1
+            self._wait(losses, started)
+        return self.result
+
+    # --- offering a record ----------------------------------------------------------------------------
+
+    def _offer(self) -> bool:
+        """Offers the record for the next version; False if another one was decided."""
+        strategy = self._log.strategy(self._state)
+        record = self._record()
+        self._attempts += 1
+        # From here on, whatever interrupts us leaves the question whether the record was decided.
+        self._offered, self._stage = record, Stage.UNSETTLED
+        try:
+            outcome = strategy.publish(record.version, record.encode(), self._txid)
+        except StorageError:
+            # The strategy's word that ours is not and never will be decided.
+            self._offered, self._stage = None, Stage.OPEN
+            raise
+        return self._decided(record, outcome)
+
+    def _settle(self, record: Record) -> bool:
+        """Finds out what became of a record whose answer was lost; False if another one was decided."""
+        strategy = self._log.strategy(self._state)
+        claimant = self._host.new_txid()
+        return self._decided(record, strategy.resolve(record.version, record.encode(), claimant))
+
+    def _decided(self, record: Record, outcome: Committed | Lost | Unknown) -> bool:
+        match outcome:
+            case Committed():
+                self._state = self._log.absorb(self._state, record.encode()).state
+                self._finish(CommitResult(record.version.number, self.txid, self._attempts, self._waited))
+                return True
+            case Lost(data):
+                self._offered, self._stage = None, Stage.OPEN
+                entry = self._log.absorb(self._state, data)
+                self._state, self._unchecked = entry.state, (*self._unchecked, entry.record)
+                return False
+            case Unknown(version, _):
+                raise CommitUnknownError(
+                    f"storage does not answer: whether version {version} is transaction {self.txid} "
+                    "cannot be told yet",
+                    "do not run the work again; call commit() on this transaction once more, or from another "
+                    f"process Lake.resolve({self.txid!r}, version={version})",
+                    version.number,
+                    self.txid,
+                )
+
+    def _record(self) -> Record:
+        changes, envelope = self._changes, self._envelope
+        strategy = self._state.next_strategy if changes.strategy is None else changes.strategy.value
+        return Record(
+            version=self._state.version.next(),
+            txid=self._txid,
+            previous=self._state.digest,
+            kind=changes.kind,
+            started_at=envelope.started_at,
+            committed_at=self._host.now(),
+            command=envelope.command,
+            base=self._base.version,
+            attempts=self._attempts + 1,
+            next_strategy=strategy,
+            app=envelope.app,
+            lake_properties=changes.properties,
+            cancels=changes.cancels,
+            properties=envelope.properties or {},
+        )
+
+    def _finish(self, result: CommitResult) -> CommitResult:
+        self._offered, self._stage, self._result = None, Stage.COMMITTED, result
+        if not result.already_committed:
+            self._result = replace(result, postponed=self._after_commit(self._state))
+        return self._result
+
+    # --- other writers ----------------------------------------------------------------------------------
+
+    def _wait(self, losses: int, started: float) -> None:
+        """Lets others pass, then reads what they did."""
+        if self._host.elapsed() - started > self._retry.total.total_seconds():
+            raise ConflictError(
+                f"lost {losses} versions in a row to other writers within "
+                f"{self._retry.total.total_seconds():g} s; the newest is {self._state.version}",
+                "try again when the lake is less busy, or allow more time in the retry policy",
+            )
+        seconds = delay_seconds(self._retry, losses, self._host.chance())
+        if seconds > 0:
+            self._host.sleep(seconds)
+            self._waited += seconds
+        ahead = read_ahead(losses, self._log.identity.divisor)
+        if ahead:
+            progress = self._log.catch_up(self._state, ahead)
+            self._state, self._unchecked = progress.state, (*self._unchecked, *progress.records)
+
+    def _refuse_conflicts(self) -> None:
+        footprint = Footprint(
+            self._txid,
+            self._changes.properties,
+            self._changes.strategy is not None,
+            frozenset(self._changes.cancels),
+        )
+        conflicts = find_conflicts(footprint, self._unchecked)
+        if conflicts:
+            raise TransactionConflictError(conflict_text(conflicts), conflicts=conflicts)
+        self._unchecked = ()
+
+    def _earlier_batch(self) -> CommitResult | None:
+        app = self._envelope.app
+        known = None if app is None else self._state.apps.get(app.app)
+        if app is None or known is None or known.batch < app.batch:
+            return None
+        return CommitResult(
+            known.version.number, self.txid, self._attempts, self._waited, already_committed=True
+        )
+
+    def _require_open(self) -> None:
+        if self._stage is not Stage.OPEN:
+            raise InvalidInputError(
+                f"transaction {self.txid} is {self._stage.value}",
+                "call commit() again to settle it"
+                if self._stage is Stage.UNSETTLED
+                else "begin a new transaction",
+            )
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._stage is not Stage.OPEN:
+            return
+        if kind is None:
+            self.commit()
+        else:
+            self.abort()
+
+
+class TransactionConflictError(ConflictError):
+    """A `ConflictError` with the rules that refused."""
+
+    def __init__(
+        self, problem: str, next_step: str | None = None, conflicts: tuple[Conflict, ...] = ()
+    ) -> None:
+        super().__init__(problem, next_step)
+        self.args = (problem, next_step, conflicts)
+        self.conflicts = conflicts
+
+    @property
+    def rerun_helps(self) -> bool:
+        """Whether the same operation can succeed in a new transaction on the new head."""
+        return all(conflict.rerun_helps for conflict in self.conflicts)
+
+
+def conflict_text(conflicts: Sequence[Conflict]) -> str:
+    """The conflicts in plain words, one line each."""
+    return "\n".join(
+        f"your change and version {conflict.other.version} (by {conflict.other.command.user} on "
+        f"{conflict.other.command.host}, transaction {conflict.other.txid}): {conflict.reason} "
+        f"[rule {conflict.rule}: {conflict.name}]"
+        for conflict in conflicts
+    )
+
+
+def checked_properties(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """`properties`, if all names and values are texts and no name is empty."""
+    if not isinstance(properties, Mapping):
+        raise InvalidInputError(f"properties must be a mapping, not a {type(properties).__name__}")
+    _texts("property names", properties)
+    for name, value in properties.items():
+        if not isinstance(value, str):
+            raise InvalidInputError(
+                f"the value of property {name!r} is a {type(value).__name__}, not a text",
+                f"write it as {str(value)!r}",
+            )
+        _require_unicode(f"the value of property {name!r}", value)
+    return properties
+
+
+def _texts(what: str, values: Sequence[str] | Mapping[str, str]) -> tuple[str, ...]:
+    if isinstance(values, str):
+        raise InvalidInputError(f"{what} must be several texts, not one", f"write [{values!r}]")
+    for value in values:
+        if not isinstance(value, str) or not value:
+            raise InvalidInputError(f"{what} must be non-empty texts, but one is {value!r}")
+        _require_unicode(what, value)
+    return tuple(values)
+
+
+def _require_unicode(what: str, value: str) -> None:
+    # Half of a surrogate pair, as from a file name that is not UTF-8, has no encoding.
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidInputError(f"{what}: {value!r} is not valid Unicode")
+
+
+def _app_batch(app: tuple[str, int]) -> AppBatch:
+    match app:
+        case (str(name), int(batch)) if name and batch >= 0 and not isinstance(batch, bool):
+            return AppBatch(name, batch)
+    raise InvalidInputError(
+        f"app must be a name and a batch number that is not negative, but is {app!r}",
+        'write it as app=("loader", 42)',
+    )

@@ -1,0 +1,69 @@
+"""Every store holds the contract of what it promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from obstore.store import MemoryStore as ObstoreMemory
+from obstore.store import S3Store
+
+from headgate.storage.capabilities import PutIfAbsent, RenameNoReplace, Store
+from headgate.storage.faulty import Fault, SplitListing, faulty
+from headgate.storage.intercept import intercepted, without_atomic_operations
+from headgate.storage.local import LocalStore
+from headgate.storage.memory import MemoryStore
+from headgate.storage.object import ObjectStore
+from headgate.testing.contracts import PutIfAbsentContract, RenameNoReplaceContract, StoreContract
+
+
+class TestMemory(StoreContract, PutIfAbsentContract, RenameNoReplaceContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return MemoryStore()
+
+
+class TestLocal(StoreContract, PutIfAbsentContract, RenameNoReplaceContract):
+    @pytest.fixture(params=[True, False], ids=["fsync", "no-fsync"])
+    def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+        return LocalStore(tmp_path / "made by the store", fsync=request.param)
+
+
+class TestIntercepted(StoreContract, PutIfAbsentContract, RenameNoReplaceContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return intercepted(MemoryStore(), lambda request, proceed: proceed(request))
+
+
+class TestListedInPages(StoreContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        store, _ = faulty(MemoryStore(), Fault(lambda _: True, SplitListing(3), times=None))
+        return store
+
+
+class TestWithoutAtomicOperations(StoreContract):
+    @pytest.fixture
+    def store(self) -> Store:
+        return without_atomic_operations(MemoryStore())
+
+    def test_it_promises_nothing_more(self, store: Store) -> None:
+        assert not isinstance(store, PutIfAbsent | RenameNoReplace)
+
+
+class TestObstoreInMemory(StoreContract, PutIfAbsentContract):
+    """Our side of object storage, without a network."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        return ObjectStore(ObstoreMemory(), "memory://", keys_per_page=7)
+
+    def test_it_does_not_promise_to_rename(self, store: Store) -> None:
+        assert not isinstance(store, RenameNoReplace)
+
+
+@pytest.mark.slow
+class TestS3(StoreContract, PutIfAbsentContract):
+    @pytest.fixture
+    def store(self, s3_store: Store) -> Store:
+        return s3_store

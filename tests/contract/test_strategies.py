@@ -1,0 +1,121 @@
+"""Every strategy holds its contract, on every store that can carry it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from obstore.store import MemoryStore as ObstoreMemory
+
+from headgate.commit.driver import Driver
+from headgate.commit.strategy import strategy_named
+from headgate.errors import UnsupportedError
+from headgate.host import SystemHost
+from headgate.storage.capabilities import Store
+from headgate.storage.intercept import without_atomic_operations
+from headgate.storage.local import LocalStore
+from headgate.storage.memory import MemoryStore
+from headgate.storage.object import ObjectStore
+from headgate.testing.contracts import StrategyContract, StrategyOn
+
+PATIENCE_SECONDS = 0.02
+
+
+class HastyHost(SystemHost):
+    """Waits as others do, but never long: what waiting changes is the duration of the tests."""
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(min(seconds, PATIENCE_SECONDS))
+
+
+class _Shipped(StrategyContract):
+    name: ClassVar[str]
+
+    @pytest.fixture(params=[True, False], ids=["ordered", "unordered"])
+    def ordered_listing(self, request: pytest.FixtureRequest) -> bool:
+        return bool(request.param)
+
+    @pytest.fixture
+    def strategy_on(self) -> StrategyOn:
+        host = HastyHost()
+        return lambda store: strategy_named(self.name, Driver(store, host), ordered_listing=True)
+
+
+MakeStore = Callable[[Path], Store]
+STORES: dict[str, MakeStore] = {
+    "memory": lambda _: MemoryStore(),
+    "local": lambda path: LocalStore(path / "lake"),
+    "obstore": lambda _: ObjectStore(ObstoreMemory(), "memory://"),
+}
+
+
+class TestConditional(_Shipped):
+    name = "conditional"
+
+    @pytest.fixture(params=STORES)
+    def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+        return STORES[request.param](tmp_path)
+
+
+class TestRename(_Shipped):
+    name = "rename"
+
+    @pytest.fixture(params=["memory", "local"])
+    def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+        return STORES[request.param](tmp_path)
+
+
+class TestFileTracker(_Shipped):
+    name = "filetracker"
+
+    @pytest.fixture(params=STORES)
+    def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+        return STORES[request.param](tmp_path)
+
+
+class TestFileTrackerAlone(_Shipped):
+    """With nothing but put, get and list, and a listing that is not trusted to be in order."""
+
+    name = "filetracker"
+
+    @pytest.fixture(params=STORES)
+    def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+        return without_atomic_operations(STORES[request.param](tmp_path))
+
+    @pytest.fixture
+    def strategy_on(self) -> StrategyOn:
+        host = HastyHost()
+        return lambda store: strategy_named(self.name, Driver(store, host), ordered_listing=False)
+
+
+@pytest.mark.slow
+class TestConditionalOnS3(_Shipped):
+    name = "conditional"
+
+    @pytest.fixture
+    def store(self, s3_store: Store) -> Store:
+        return s3_store
+
+
+@pytest.mark.slow
+class TestFileTrackerOnS3(_Shipped):
+    name = "filetracker"
+
+    @pytest.fixture(params=["whole", "without-atomic-operations"])
+    def store(self, request: pytest.FixtureRequest, s3_store: Store) -> Store:
+        return s3_store if request.param == "whole" else without_atomic_operations(s3_store)
+
+
+@pytest.mark.parametrize("name", ["conditional", "rename"])
+def test_a_store_that_cannot_carry_a_strategy_is_refused(name: str) -> None:
+    store = without_atomic_operations(MemoryStore())
+    with pytest.raises(UnsupportedError, match=name):
+        strategy_named(name, Driver(store, SystemHost()), ordered_listing=True)
+
+
+def test_object_storage_does_not_carry_rename() -> None:
+    store = ObjectStore(ObstoreMemory(), "memory://")
+    with pytest.raises(UnsupportedError, match="rename"):
+        strategy_named("rename", Driver(store, SystemHost()), ordered_listing=True)

@@ -1,0 +1,105 @@
+"""Records: what is written is read again, what is foreign is kept, what is wrong is named."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.errors import CorruptLakeError, UnsupportedError
+from headgate.model.identifiers import TxId, Version
+from headgate.model.record import AppBatch, Command, PropertyChange, Record
+
+NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+
+def a_record(**changes: Any) -> Record:
+    fields: dict[str, Any] = {
+        "version": Version(7),
+        "txid": TxId("a" * 32),
+        "previous": "sha256:00",
+        "kind": "commit",
+        "started_at": NOON,
+        "committed_at": NOON,
+        "command": Command(("load", "--day", "1"), "ann", "host-1", 42),
+        "base": Version(5),
+        "attempts": 2,
+        "next_strategy": "conditional",
+    }
+    return Record(**fields | changes)
+
+
+texts = st.text(max_size=20)
+names = st.text(min_size=1, max_size=20)
+
+
+@given(
+    set_=st.dictionaries(names, texts, max_size=4),
+    removed=st.frozensets(names, max_size=3),
+    properties=st.dictionaries(names, texts, max_size=4),
+    app=st.none() | st.builds(AppBatch, names, st.integers(0, 2**40)),
+    cancels=st.lists(st.integers(0, 2**128 - 1), max_size=3),
+)
+def test_a_written_record_is_read_again(
+    set_: dict[str, str],
+    removed: frozenset[str],
+    properties: dict[str, str],
+    app: AppBatch | None,
+    cancels: list[int],
+) -> None:
+    record = a_record(
+        lake_properties=PropertyChange(set_, removed),
+        properties=properties,
+        app=app,
+        cancels=tuple(TxId(f"{number:032x}") for number in cancels),
+    )
+    assert Record.decode(record.encode(), Version(7), "here") == record
+
+
+def test_unknown_fields_survive_reading_and_writing() -> None:
+    full = a_record(app=AppBatch("loader", 1), lake_properties=PropertyChange({"a": "1"}))
+    data = json.loads(full.encode()) | {"from_the_future": {"deep": [1, 2]}}
+    for part in ("command", "app", "lake_properties"):
+        data[part]["also_from_the_future"] = {"deep": None}
+    record = Record.decode(json.dumps(data).encode(), Version(7), "here")
+    assert json.loads(record.encode()) == data
+
+
+def test_a_newer_format_is_refused_with_the_release_that_reads_it() -> None:
+    data = json.loads(a_record().encode()) | {"format": 2, "needs_release": "3.1.0"}
+    with pytest.raises(UnsupportedError) as caught:
+        Record.decode(json.dumps(data).encode(), Version(7), "here")
+    assert "3.1.0" in caught.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda fields: fields | {"version": 8}, "says it is version 8"),
+        (lambda fields: fields | {"version": -1}, "negative"),
+        (lambda fields: fields | {"version": True}, "should be a int"),
+        (lambda fields: fields | {"txid": "xyz"}, "not a transaction id"),
+        (lambda fields: fields | {"committed_at": "yesterday"}, "is not a time"),
+        (lambda fields: fields | {"command": []}, "should be a dict"),
+        (lambda fields: fields | {"cancels": [1]}, "should be a str"),
+        (lambda fields: fields | {"lake_properties": {"set": {"a": 1}}}, "should be a str"),
+        (lambda fields: {name: value for name, value in fields.items() if name != "previous"}, "missing"),
+    ],
+)
+def test_damage_is_named_with_version_and_object(damage: Any, message: str) -> None:
+    data = json.dumps(damage(json.loads(a_record().encode()))).encode()
+    with pytest.raises(CorruptLakeError) as caught:
+        Record.decode(data, Version(7), "control/log/7.json")
+    assert message in caught.value.problem
+    assert "version 7" in caught.value.problem
+    assert "control/log/7.json" in caught.value.problem
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[1]", b"null", b"[" * 100_000])
+def test_what_is_not_a_json_object_is_named(data: bytes) -> None:
+    with pytest.raises(CorruptLakeError, match="version 7"):
+        Record.decode(data, Version(7), "here")

@@ -1,0 +1,85 @@
+"""Real processes on one lake: some are killed, some are stopped, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+import headgate as hg
+from tests.process.writers import Progress, WriterProcess, check_log
+
+WRITERS = 8
+COMMITS = 50
+
+
+def kill_after(count: int, writer: WriterProcess, acknowledged: int) -> None:
+    if acknowledged == count:
+        writer.send(signal.SIGKILL)
+
+
+class Nap:
+    """Stops a writer after some commits, unless it is too late: once woken, it is not stopped again."""
+
+    def __init__(self, writer: WriterProcess, after: int) -> None:
+        self._writer = writer
+        self._after = after
+        self._woken = False
+        self._lock = threading.Lock()
+        writer.on_commit = self._on_commit
+
+    def _on_commit(self, writer: WriterProcess, count: int) -> None:
+        with self._lock:
+            if count == self._after and not self._woken:
+                writer.send(signal.SIGSTOP)
+
+    def wake(self) -> None:
+        with self._lock:
+            self._woken = True
+            self._writer.send(signal.SIGCONT)
+
+
+def run_writers(place: str, options: Mapping[str, str] | None = None) -> list[WriterProcess]:
+    """Eight writers: two are killed with SIGKILL, two are stopped until the others have moved on."""
+    progress = Progress()
+    writers = [
+        WriterProcess(place, f"writer-{number}", COMMITS, progress, options or {})
+        for number in range(WRITERS)
+    ]
+    writers[0].on_commit = partial(kill_after, 7)
+    writers[1].on_commit = partial(kill_after, 23)
+    naps = [Nap(writer, after=10) for writer in writers[2:4]]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.go()
+    # Whoever is asleep by then has missed many versions, and holds on to what it had prepared.
+    progress.wait_for(WRITERS * COMMITS // 3)
+    for nap in naps:
+        nap.wake()
+    for writer in writers:
+        writer.finish()
+    return writers
+
+
+def check_ends(writers: list[WriterProcess]) -> None:
+    for writer in writers[:2]:
+        assert writer.process.returncode == -signal.SIGKILL
+    for writer in writers[2:]:
+        assert writer.process.returncode == 0, writer.errors
+        assert len(writer.told) == COMMITS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["conditional", "rename", "filetracker"])
+def test_killed_and_stopped_writers_on_a_directory(tmp_path: Path, strategy: str) -> None:
+    hg.Lake.init(tmp_path, strategy=strategy)
+    writers = run_writers(str(tmp_path))
+    check_ends(writers)
+    lake = hg.Lake.open(tmp_path)
+    check_log(lake, writers)
+    assert lake.set_properties({"after": "all"}).version == len(lake.log())

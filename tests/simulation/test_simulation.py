@@ -1,0 +1,89 @@
+"""Whole writers on a faulty storage: a thousand seeds, and proof that the simulation can fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from headgate.commit.conditional import Claiming, ConditionalPublish
+from headgate.commit.filetracker import Accepted, FileTrackerPublish
+from headgate.commit.outcome import Rejected
+from headgate.storage.requests import Failed
+from headgate.testing.simulation import failure_of, simulate
+
+SEEDS = 1000
+SEEDS_PER_TEST = 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_PER_TEST))
+def test_the_log_agrees_with_everything_that_was_told(first: int) -> None:
+    for seed in range(first, first + SEEDS_PER_TEST):
+        simulate(seed)
+
+
+def test_the_same_seed_gives_the_same_trace_in_another_process() -> None:
+    here = simulate(7).trace
+    command = [sys.executable, "-m", "headgate.testing.simulation", "--first", "7", "--trace"]
+    environment = {**os.environ, "PYTHONHASHSEED": "123"}
+    there = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert there.stdout.splitlines() == list(here)
+
+
+def test_the_seeds_visit_what_they_are_meant_to_visit() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(30):
+        run = simulate(seed)
+        seen["crashes"] += run.crashes
+        seen["lost answers"] += sum("no answer" in line for line in run.trace)
+        seen["late arrivals"] += sum(" late " in line for line in run.trace)
+        for entry in run.entries:
+            seen[entry.kind] += 1
+            seen[f"then {entry.next_strategy}"] += 1
+            seen["rebased"] += entry.attempts > 1
+    for what in ("crashes", "lost answers", "late arrivals", "rebased", "switch", "cancel"):
+        assert seen[what] >= 3, seen
+    for strategy in ("conditional", "rename", "filetracker"):
+        assert seen[f"then {strategy}"] >= 20, seen
+
+
+def seeds_fail(count: int) -> bool:
+    return any(failure_of(seed) is not None for seed in range(count))
+
+
+def test_a_conditional_write_that_takes_silence_for_failure_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shipped = ConditionalPublish.resume
+
+    def impatient(self: ConditionalPublish, state: object, answers: tuple[object, ...]) -> object:
+        if isinstance(state, Claiming) and isinstance(answers[0], Failed):
+            from headgate.commit.machine import Finish
+
+            return Finish(Rejected(answers[0].error))
+        return shipped(self, state, answers)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ConditionalPublish, "resume", impatient)
+    assert seeds_fail(60)
+
+
+def test_a_filetracker_without_its_second_scan_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = FileTrackerPublish.scan
+
+    def blind(self: FileTrackerPublish, purpose: object, pauses: int = 0) -> object:
+        if isinstance(purpose, Accepted):
+            return self.mark(purpose.attempt, purpose.value)
+        return shipped(self, purpose, pauses)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(FileTrackerPublish, "scan", blind)
+    assert seeds_fail(200)
+
+
+def test_a_settlement_that_forgets_its_doubt_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FileTrackerPublish, "doubt", False, raising=False)
+    monkeypatch.setattr(ConditionalPublish, "doubt", False, raising=False)
+    assert seeds_fail(400)

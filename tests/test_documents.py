@@ -1,0 +1,68 @@
+"""Examples and code blocks in the documents are run; a page that no longer works fails the build."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parent.parent
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
+EXAMPLES = sorted((REPOSITORY / "examples").glob("*.py"))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name
+)
+def test_python_blocks_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+    script = "\n".join(blocks(page, "python"))
+    result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def headgate_commands(page: Path) -> list[str]:
+    lines = "\n".join(blocks(page, "bash")).splitlines()
+    return [line for line in lines if line.startswith("headgate ")]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if headgate_commands(page)], ids=lambda page: page.name
+)
+def test_shell_commands_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+    commands = headgate_commands(page)
+    made = "" if any(line.startswith("headgate init") for line in commands) else "headgate init ./lake\n"
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    script = "set -e\n" + made + "\n".join(commands)
+    result = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, env=environment
+    )
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
+def test_examples_run(example: Path, tmp_path: Path) -> None:
+    result = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout
+
+
+def test_links_between_documents_lead_somewhere() -> None:
+    for page in [*PAGES, REPOSITORY / "CONTRIBUTING.md", REPOSITORY / "ARCHITECTURE.md"]:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_make_target_in_the_documents_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (REPOSITORY / "Makefile").read_text(), re.MULTILINE))
+    for page in [*PAGES, REPOSITORY / "CONTRIBUTING.md"]:
+        for used in re.findall(r"\bmake ([a-z]+)\b", " ".join(re.findall(r"`[^`]+`", page.read_text()))):
+            assert used in targets, f"{page.name} speaks of make {used}"
