@@ -14,7 +14,7 @@ from enum import Enum
 from types import TracebackType
 from typing import Protocol
 
-from headgate.commit.log import CommitLog
+from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, Lost, Unknown
 from headgate.core.conflict import Conflict, Footprint, find_conflicts
 from headgate.core.retry import RetryPolicy, delay_seconds, read_ahead
@@ -197,28 +197,40 @@ class Transaction:
                 "there is nothing to commit: the transaction changes nothing", "change something, or abort"
             )
         try:
-            return self._commit()
+            result = self._commit()
         except BaseException:
             # What was offered and not answered stays unsettled; everything else is over.
             if self._stage is Stage.OPEN:
                 self._stage = Stage.ABORTED
             raise
+        if not result.already_committed:
+            self._result = replace(result, postponed=self._after_commit(self._state))
+        return self.result
 
     def _commit(self) -> CommitResult:
-        started = self._host.elapsed()
+        deadline = self._host.elapsed() + self._retry.total.total_seconds()
         losses = 0
         if self._offered is not None and not self._settle(self._offered):
             losses += 1
         while self._result is None:
-            earlier = self._earlier_batch()
-            if earlier is not None:
-                return self._finish(earlier)
-            self._refuse_conflicts()
-            if self._offer():
-                break
+            if losses:
+                self._wait(losses)
+            with self._log.turn(deadline - self._host.elapsed()) as my_turn:
+                if not my_turn or self._host.elapsed() > deadline:
+                    raise self._out_of_time(losses)
+                self._follow(self._log.follow_known(self._state))
+                self._try()
             losses += 1
-            self._wait(losses, started)
         return self.result
+
+    def _try(self) -> None:
+        """One attempt at the next version. Sets the result if it is decided in our favour."""
+        earlier = self._earlier_batch()
+        if earlier is not None:
+            self._end(earlier)
+            return
+        self._refuse_conflicts()
+        self._offer()
 
     # --- offering a record ----------------------------------------------------------------------------
 
@@ -247,7 +259,7 @@ class Transaction:
         match outcome:
             case Committed():
                 self._state = self._log.absorb(self._state, record.encode()).state
-                self._finish(CommitResult(record.version.number, self.txid, self._attempts, self._waited))
+                self._end(CommitResult(record.version.number, self.txid, self._attempts, self._waited))
                 return True
             case Lost(data):
                 self._offered, self._stage = None, Stage.OPEN
@@ -284,30 +296,30 @@ class Transaction:
             properties=envelope.properties or {},
         )
 
-    def _finish(self, result: CommitResult) -> CommitResult:
+    def _end(self, result: CommitResult) -> None:
         self._offered, self._stage, self._result = None, Stage.COMMITTED, result
-        if not result.already_committed:
-            self._result = replace(result, postponed=self._after_commit(self._state))
-        return self._result
 
     # --- other writers ----------------------------------------------------------------------------------
 
-    def _wait(self, losses: int, started: float) -> None:
+    def _wait(self, losses: int) -> None:
         """Lets others pass, then reads what they did."""
-        if self._host.elapsed() - started > self._retry.total.total_seconds():
-            raise ConflictError(
-                f"lost {losses} versions in a row to other writers within "
-                f"{self._retry.total.total_seconds():g} s; the newest is {self._state.version}",
-                "try again when the lake is less busy, or allow more time in the retry policy",
-            )
         seconds = delay_seconds(self._retry, losses, self._host.chance())
         if seconds > 0:
             self._host.sleep(seconds)
             self._waited += seconds
         ahead = read_ahead(losses, self._log.identity.divisor)
         if ahead:
-            progress = self._log.catch_up(self._state, ahead)
-            self._state, self._unchecked = progress.state, (*self._unchecked, *progress.records)
+            self._follow(self._log.catch_up(self._state, ahead))
+
+    def _follow(self, progress: Progress) -> None:
+        self._state, self._unchecked = progress.state, (*self._unchecked, *progress.records)
+
+    def _out_of_time(self, losses: int) -> ConflictError:
+        return ConflictError(
+            f"lost {losses} versions in a row to other writers within "
+            f"{self._retry.total.total_seconds():g} s; the newest is {self._state.version}",
+            "try again when the lake is less busy, or allow more time in the retry policy",
+        )
 
     def _refuse_conflicts(self) -> None:
         footprint = Footprint(

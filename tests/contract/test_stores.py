@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from obstore.store import MemoryStore as ObstoreMemory
-from obstore.store import S3Store
 
 from headgate.storage.capabilities import PutIfAbsent, RenameNoReplace, Store
 from headgate.storage.faulty import Fault, SplitListing, faulty

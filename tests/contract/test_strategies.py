@@ -12,7 +12,7 @@ from obstore.store import MemoryStore as ObstoreMemory
 from headgate.commit.driver import Driver
 from headgate.commit.strategy import strategy_named
 from headgate.errors import UnsupportedError
-from headgate.host import SystemHost
+from headgate.host import Host, SystemHost
 from headgate.storage.capabilities import Store
 from headgate.storage.intercept import without_atomic_operations
 from headgate.storage.local import LocalStore
@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 0.02
 
 
 class HastyHost(SystemHost):
-    """Waits as others do, but never long: what waiting changes is the duration of the tests."""
+    """Never waits long: for stores whose requests take much less than that."""
 
     def sleep(self, seconds: float) -> None:
         super().sleep(min(seconds, PATIENCE_SECONDS))
@@ -32,15 +32,14 @@ class HastyHost(SystemHost):
 
 class _Shipped(StrategyContract):
     name: ClassVar[str]
-
-    @pytest.fixture(params=[True, False], ids=["ordered", "unordered"])
-    def ordered_listing(self, request: pytest.FixtureRequest) -> bool:
-        return bool(request.param)
+    ordered_listing: ClassVar[bool] = True
+    host: ClassVar[Host] = HastyHost()
 
     @pytest.fixture
     def strategy_on(self) -> StrategyOn:
-        host = HastyHost()
-        return lambda store: strategy_named(self.name, Driver(store, host), ordered_listing=True)
+        return lambda store: strategy_named(
+            self.name, Driver(store, self.host), ordered_listing=self.ordered_listing
+        )
 
 
 MakeStore = Callable[[Path], Store]
@@ -79,15 +78,11 @@ class TestFileTrackerAlone(_Shipped):
     """With nothing but put, get and list, and a listing that is not trusted to be in order."""
 
     name = "filetracker"
+    ordered_listing = False
 
     @pytest.fixture(params=STORES)
     def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         return without_atomic_operations(STORES[request.param](tmp_path))
-
-    @pytest.fixture
-    def strategy_on(self) -> StrategyOn:
-        host = HastyHost()
-        return lambda store: strategy_named(self.name, Driver(store, host), ordered_listing=False)
 
 
 @pytest.mark.slow
@@ -102,6 +97,7 @@ class TestConditionalOnS3(_Shipped):
 @pytest.mark.slow
 class TestFileTrackerOnS3(_Shipped):
     name = "filetracker"
+    host = SystemHost()
 
     @pytest.fixture(params=["whole", "without-atomic-operations"])
     def store(self, request: pytest.FixtureRequest, s3_store: Store) -> Store:

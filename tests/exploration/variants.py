@@ -385,10 +385,9 @@ def _claims(
     return tuple(kind(Version(version), record_of(number, version), txid(number)) for version in versions)
 
 
-def _with_one_id() -> tuple[Client, ...]:
+def _with_one_id(kind: type[FileTrackerPublish | RenamePublish]) -> tuple[Client, ...]:
     return tuple(
-        Client(f"c{number}", (FileTrackerPublish(Version(1), record_of(number, 1), txid(7)),))
-        for number in (1, 2)
+        Client(f"c{number}", (kind(Version(1), record_of(number, 1), txid(7)),)) for number in (1, 2)
     )
 
 
@@ -423,7 +422,10 @@ VARIANTS: tuple[Variant, ...] = (
     _race("FileTracker that marks carelessly", MarksCarelessly, NOT_READABLE, faults=1),
     _race("FileTracker that is rejected after proposing", RejectedAfterProposing, TOLD_WRONGLY, faults=1),
     Variant(
-        Configuration("FileTracker with one id for two clients", _with_one_id(), 0, rounds=2), RECORD_CHANGED
+        Configuration(
+            "FileTracker with one id for two clients", _with_one_id(FileTrackerPublish), 0, rounds=2
+        ),
+        RECORD_CHANGED,
     ),
     Variant(
         Configuration(
@@ -492,6 +494,7 @@ VARIANTS: tuple[Variant, ...] = (
         "conditional write that never recognises itself", rivals(NeverRecognisesItself, 2), TOLD_WRONGLY, 1
     ),
     _single_step("conditional write that never doubts", rivals(NeverDoubts, 2), TOLD_WRONGLY, 2),
+    _single_step("rename with one id for two clients", _with_one_id(RenamePublish), TWO_DECIDED),
     _single_step("rename that replaces", rivals(RenameReplaces, 2), RECORD_CHANGED),
     _single_step(
         "rename with one temporary name for all versions", _with_one_temporary_name(), TWO_DECIDED, 1

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
+from headgate.testing.s3 import s3_server
+from headgate.testing.s3_gate import Behaviour
 from tests.process.writers import Progress, WriterProcess, check_log
 
 WRITERS = 8
@@ -83,3 +85,25 @@ def test_killed_and_stopped_writers_on_a_directory(tmp_path: Path, strategy: str
     lake = hg.Lake.open(tmp_path)
     check_log(lake, writers)
     assert lake.set_properties({"after": "all"}).version == len(lake.log())
+
+
+@pytest.mark.slow
+def test_killed_and_stopped_writers_on_object_storage() -> None:
+    with s3_server() as server:
+        lake = hg.Lake.init(server.url("lake"), options=server.options)
+        assert lake.strategy == "conditional"
+        writers = run_writers(server.url("lake"), server.options)
+        check_ends(writers)
+        check_log(lake, writers)
+
+
+@pytest.mark.slow
+def test_a_service_that_ignores_preconditions_gets_filetracker_and_loses_nothing() -> None:
+    with s3_server() as server, server.behaving(Behaviour(ignore_if_none_match=True)):
+        lake = hg.Lake.init(server.url("lake"), options=server.options)
+        assert lake.strategy == "filetracker"
+        with pytest.raises(hg.UnsupportedError, match="a second create of the same object is refused"):
+            hg.Lake.init(server.url("other"), options=server.options, strategy="conditional")
+        writers = run_writers(server.url("lake"), server.options)
+        check_ends(writers)
+        check_log(lake, writers)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -56,6 +57,7 @@ class CommitLog:
         self.driver = driver
         self.identity = identity
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
         self._newest = genesis
         self._boundaries: dict[Version, LakeState] = {genesis.version: genesis}
         self._recent: dict[Version, Entry] = {}
@@ -68,6 +70,20 @@ class CommitLog:
     def state_at_boundary(self, boundary: Version) -> LakeState | None:
         """The state at a boundary, if this handle passed it a short while ago."""
         return self._boundaries.get(boundary)
+
+    @contextmanager
+    def turn(self, patience_seconds: float) -> Iterator[bool]:
+        """Lets one thread of this handle at a time claim a version; yields False if it takes too long.
+
+        Threads that share a handle would only race each other for the same version. Nothing depends on it:
+        other handles and other processes take no turns.
+        """
+        taken = self._turn.acquire(timeout=max(0.0, patience_seconds))
+        try:
+            yield taken
+        finally:
+            if taken:
+                self._turn.release()
 
     def begin_at(self, checkpoint: LakeState) -> None:
         """Takes a checkpoint for the newest known state, if it is newer than what is known."""
@@ -103,6 +119,15 @@ class CommitLog:
             state = entry.state
             if self._layout(state).index != layout.index:
                 break  # the next record lies elsewhere: the rest of this batch was a wrong guess
+        return Progress(state, tuple(records), ended=False)
+
+    def follow_known(self, state: LakeState) -> Progress:
+        """Goes on from `state` as far as this handle knows the records; asks storage for nothing."""
+        records: list[Record] = []
+        while (known := self._recent.get(state.version.next())) is not None:
+            entry = self.absorb(state, known.data)
+            records.append(entry.record)
+            state = entry.state
         return Progress(state, tuple(records), ended=False)
 
     def catch_up(self, state: LakeState, at_once: int) -> Progress:

@@ -19,7 +19,7 @@ class RetryPolicy:
     """
 
     attempts: int = 8
-    base: timedelta = timedelta(milliseconds=10)
+    base: timedelta = timedelta(milliseconds=5)
     cap: timedelta = timedelta(seconds=2)
     total: timedelta = timedelta(minutes=2)
 

@@ -156,8 +156,7 @@ class LocalStore:
         checked_prefix(prefix)
         top = self._root / prefix if prefix else self._root
         with _the_visible_step(f"cannot list {top}"):
-            keys = sorted(_walk(top, prefix))
-        return Page(tuple(key for key in keys if after is None or key > after), complete=True)
+            return Page(tuple(sorted(_walk(top, prefix, after or ""))), complete=True)
 
     def _path(self, key: str) -> Path:
         if _is_partial(checked_key(key).rpartition("/")[2]):
@@ -252,8 +251,8 @@ def _is_partial(name: str) -> bool:
     return name.startswith(_PARTIAL_START) and name.endswith(_PARTIAL_END)
 
 
-def _walk(directory: Path, prefix: str) -> Iterator[str]:
-    """The keys below `directory`.
+def _walk(directory: Path, prefix: str, after: str) -> Iterator[str]:
+    """The keys below `directory` that sort above `after`, in no order.
 
     A directory is read again after its subdirectories, until nothing new is found. So a subdirectory that
     is not reported was not there when the ones before it had been read: the order that FileTracker's scan
@@ -264,12 +263,14 @@ def _walk(directory: Path, prefix: str) -> Iterator[str]:
     while True:
         files, directories = _entries(directory)
         if first_look:
-            yield from (prefix + name for name in files)
+            yield from (prefix + name for name in files if prefix + name > after)
         new = sorted(directories - walked, key=lambda name: f"{name}/")
         if not new:
             return
         for name in new:
-            yield from _walk(directory / name, f"{prefix}{name}/")
+            below = f"{prefix}{name}/"
+            if below > after or after.startswith(below):
+                yield from _walk(directory / name, below, after)
         walked.update(new)
         first_look = False
 

@@ -22,9 +22,9 @@ CONNECT_TIMEOUT = timedelta(seconds=5)
 REQUEST_TIMEOUT = timedelta(seconds=30)
 RETRIES_BELOW_US = 4
 """How often the object storage client repeats a request that failed in a way that may pass."""
-RETRY_WINDOW = timedelta(seconds=60)
-"""How long after the first try it still repeats. A closed port fails within seconds all the same, an address
-where nobody answers after five connection time-outs, a server that hangs after two or three requests."""
+RETRY_WINDOW = timedelta(seconds=20)
+"""How long after the first try it still repeats. So a closed port fails within seconds, an address where
+nobody answers within half a minute, and a server that hangs after one request time-out."""
 
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_lock = threading.Lock()

@@ -38,6 +38,7 @@ ERRORS: dict[type[Exception], Kind] = {
     reasons.InvalidPathError: InvalidInputError,
     reasons.UnknownConfigurationKeyError: InvalidInputError,
     reasons.NotSupportedError: UnsupportedError,
+    NotImplementedError: UnsupportedError,
     # Answers about an object's state that the calls below turn into values; elsewhere they are surprises
     # after which nothing is known.
     reasons.NotFoundError: StorageRefusedError,
@@ -52,20 +53,19 @@ ERRORS: dict[type[Exception], Kind] = {
 }
 """What each exception of obstore means to us. A test fails when obstore grows one that is not here."""
 
+_RAISED_BY_OBSTORE = (reasons.BaseError, OSError, NotImplementedError)
 _NOT_FOUND = (FileNotFoundError, reasons.NotFoundError)
 _MAY_PASS = frozenset({408, 409, 412, 425, 429})
 """The answers of the 4xx range that do not say "no" for good."""
 
-_CHECK_CREDENTIALS = "check the credentials, and that they may read, write and list there"
-_CHECK_BUCKET = "check that the bucket or container exists"
-_NEXT_STEPS: dict[str, str] = {
-    "status code: 401": "check the credentials",
-    "status code: 403": _CHECK_CREDENTIALS,
-    "status code: 404": _CHECK_BUCKET,
-    "incorrectly configured region": "set the region of the bucket: AWS_REGION, or the option region",
-}
 _NO_BUCKET = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
 _WRONG_REGION = "incorrectly configured region"
+_NEXT_STEPS: dict[str, str] = {
+    "status code: 401": "check the credentials",
+    "status code: 403": "check the credentials, and that they may read, write and list there",
+    "status code: 404": "check that the bucket or container exists",
+    _WRONG_REGION: "set the region of the bucket: AWS_REGION, or the option region",
+}
 
 _STATUS = re.compile(r"status code: (?P<status>(?P<number>\d{3})[^:<\n]*)")
 _SENT_ONCE = re.compile(r"\bretries: 0,\s+max_retries:")
@@ -195,7 +195,7 @@ class ObjectStore:
         _refuse_after_fork()
         try:
             yield
-        except (reasons.BaseError, OSError) as error:
+        except _RAISED_BY_OBSTORE as error:
             # Not chained: the text of obstore's error holds whole URLs, which can be signed.
             raise storage_error(doing, error) from None
 

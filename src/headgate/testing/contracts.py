@@ -293,7 +293,7 @@ class PutIfAbsentContract:
     racers: ClassVar[int] = 8
     races: ClassVar[int] = 10
 
-    def test_the_promise_is_declared(self, store: CreatingStore) -> None:
+    def test_it_promises_to_create(self, store: CreatingStore) -> None:
         assert isinstance(store, PutIfAbsent)
 
     def test_the_first_creates_and_the_second_is_refused(self, store: CreatingStore) -> None:
@@ -339,7 +339,7 @@ class RenameNoReplaceContract:
     racers: ClassVar[int] = 8
     races: ClassVar[int] = 10
 
-    def test_the_promise_is_declared(self, store: RenamingStore) -> None:
+    def test_it_promises_to_rename(self, store: RenamingStore) -> None:
         assert isinstance(store, RenameNoReplace)
 
     def test_rename_moves(self, store: RenamingStore) -> None:
