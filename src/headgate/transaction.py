@@ -7,6 +7,7 @@ another writer can see exists before the record is decided.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,7 +22,7 @@ from headgate.core.retry import RetryPolicy, delay_seconds, read_ahead
 from headgate.core.secrets import clean_text, without_secrets
 from headgate.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError
 from headgate.host import Host
-from headgate.model.identifiers import TxId
+from headgate.model.identifiers import TxId, Version
 from headgate.model.record import AppBatch, Command, PropertyChange, Record
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
@@ -127,6 +128,7 @@ class Transaction:
         self._attempts = 0
         self._waited = 0.0
         self._result: CommitResult | None = None
+        self._one_at_a_time = threading.Lock()
 
     @property
     def txid(self) -> str:
@@ -188,6 +190,10 @@ class Transaction:
         After a `CommitUnknownError`, or if the process was interrupted inside, calling it again settles what
         happened and never commits twice.
         """
+        with self._one_at_a_time:
+            return self._commit_once()
+
+    def _commit_once(self) -> CommitResult:
         if self._stage is Stage.COMMITTED:
             return self.result
         if self._stage is Stage.ABORTED:
@@ -225,7 +231,7 @@ class Transaction:
 
     def _try(self) -> None:
         """One attempt at the next version. Sets the result if it is decided in our favour."""
-        earlier = self._earlier_batch()
+        earlier = self._committed_by_a_twin() or self._earlier_batch()
         if earlier is not None:
             self._end(earlier)
             return
@@ -242,7 +248,7 @@ class Transaction:
         # From here on, whatever interrupts us leaves the question whether the record was decided.
         self._offered, self._stage = record, Stage.UNSETTLED
         try:
-            outcome = strategy.publish(record.version, record.encode(), self._txid)
+            outcome = strategy.publish(record.version, record.encode(), self._host.new_txid())
         except StorageError:
             # The strategy's word that ours is not and never will be decided.
             self._offered, self._stage = None, Stage.OPEN
@@ -259,7 +265,7 @@ class Transaction:
         match outcome:
             case Committed():
                 self._state = self._log.absorb(self._state, record.encode()).state
-                self._end(CommitResult(record.version.number, self.txid, self._attempts, self._waited))
+                self._end(self._result_at(record.version))
                 return True
             case Lost(data):
                 self._offered, self._stage = None, Stage.OPEN
@@ -333,14 +339,20 @@ class Transaction:
             raise TransactionConflictError(conflict_text(conflicts), conflicts=conflicts)
         self._unchecked = ()
 
+    def _committed_by_a_twin(self) -> CommitResult | None:
+        """If the process was forked with this transaction open, the other one may have committed it."""
+        twin = next((record for record in self._unchecked if record.txid == self._txid), None)
+        return None if twin is None else self._result_at(twin.version)
+
     def _earlier_batch(self) -> CommitResult | None:
         app = self._envelope.app
         known = None if app is None else self._state.apps.get(app.app)
         if app is None or known is None or known.batch < app.batch:
             return None
-        return CommitResult(
-            known.version.number, self.txid, self._attempts, self._waited, already_committed=True
-        )
+        return replace(self._result_at(known.version), already_committed=True)
+
+    def _result_at(self, version: Version) -> CommitResult:
+        return CommitResult(version.number, self.txid, self._attempts, self._waited)
 
     def _require_open(self) -> None:
         if self._stage is not Stage.OPEN:

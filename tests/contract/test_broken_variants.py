@@ -182,7 +182,7 @@ class LastWriterWins:
         self._store = store
         self.layout = self._honest.layout
 
-    def publish(self, version: Version, record: bytes, txid: TxId) -> Outcome:
+    def publish(self, version: Version, record: bytes, claimant: TxId) -> Outcome:
         self._store.put(self.layout.record_key(version), record)
         return Committed()
 
@@ -199,8 +199,8 @@ class LastWriterWins:
 class ForgetsTheWinner(LastWriterWins):
     """Knows that it lost, but not to whom."""
 
-    def publish(self, version: Version, record: bytes, txid: TxId) -> Outcome:
-        outcome = self._honest.publish(version, record, txid)
+    def publish(self, version: Version, record: bytes, claimant: TxId) -> Outcome:
+        outcome = self._honest.publish(version, record, claimant)
         return Lost(b"") if isinstance(outcome, Lost) else outcome
 
 
@@ -212,7 +212,7 @@ class HeadStandsStill(ForgetsTheWinner):
 class SilenceIsRefusal(LastWriterWins):
     """Takes a lost answer for a lost race: the caller would do its work twice."""
 
-    def publish(self, version: Version, record: bytes, txid: TxId) -> Outcome:
+    def publish(self, version: Version, record: bytes, claimant: TxId) -> Outcome:
         store = self._store
         assert isinstance(store, PutIfAbsent)
         try:

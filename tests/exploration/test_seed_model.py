@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import permutations
 
 import pytest
@@ -52,6 +53,14 @@ def same_work(harm: Harm, kind: type[FileTrackerPublish], clean: CleanUp) -> tup
     )
 
 
+@cache
+def shortest_schedule(harm: Harm) -> Violation:
+    found = harm.explorer().explore().violation
+    assert found is not None
+    assert harm.text in found.law
+    return found
+
+
 def attempts_only(found: Violation) -> tuple[str, ...]:
     """The turns without those that discover version and sub-version, for which we need no requests."""
     return tuple(name for name, what in found.schedule if OF_AN_ATTEMPT.search(what) and "GET" not in what)
@@ -61,9 +70,7 @@ def replays(
     harm: Harm, kind: type[FileTrackerPublish] = FileTrackerPublish, clean: CleanUp = CLEAN
 ) -> Iterator[Exploration]:
     """Plays the schedule of the harm, or a beginning of it; then everybody finishes, in every order."""
-    found = harm.explorer().explore().violation
-    assert found is not None
-    assert harm.text in found.law
+    found = shortest_schedule(harm)
     clients = same_work(harm, kind, clean)
     turns = attempts_only(found)
     for played in (found.turns(), *(turns[:count] for count in range(len(turns) + 1))):

@@ -58,11 +58,11 @@ from headgate.storage.requests import (
 from headgate.testing.exploration_report import (
     CLEAN,
     Configuration,
+    claimant,
     hints_first,
     record_of,
     resolving,
     rivals,
-    txid,
     writer,
 )
 from headgate.testing.explorer import Client, Explorer, Faults, Objects
@@ -162,7 +162,7 @@ class ScansBeforePrepare(FileTrackerPublish):
         return self.scan(Prepared(attempt))
 
     def choose(self, attempt: Attempt, seen: Scan) -> filetracker.Step:
-        key = self.layout.prepare_key(self.version, Ballot(attempt.round, self.txid))
+        key = self.layout.prepare_key(self.version, Ballot(attempt.round, self.claimant))
         return Ask(PreparedLate(attempt, seen), (Put(key, b""),))
 
     def resume(self, state: Any, answers: tuple[Answer, ...]) -> filetracker.Step:
@@ -354,8 +354,8 @@ class RenameReplaces(RenamePublish):
 class OneTemporaryName(PlainLayout):
     """Names the temporary object by the transaction alone."""
 
-    def temporary_key(self, version: Version, txid: TxId) -> str:
-        return f"{LOG}.{txid}.tmp"
+    def temporary_key(self, version: Version, claimant: TxId) -> str:
+        return f"{LOG}.{claimant}.tmp"
 
 
 # --- the table -----------------------------------------------------------------------------------------
@@ -382,24 +382,25 @@ def _single_step(
 def _claims(
     kind: type[FileTrackerPublish], number: int, versions: tuple[int, ...]
 ) -> tuple[FileTrackerPublish, ...]:
-    return tuple(kind(Version(version), record_of(number, version), txid(number)) for version in versions)
+    return tuple(kind(Version(version), record_of(number, version), claimant(number)) for version in versions)
 
 
 def _with_one_id(kind: type[FileTrackerPublish | RenamePublish]) -> tuple[Client, ...]:
     return tuple(
-        Client(f"c{number}", (kind(Version(1), record_of(number, 1), txid(7)),)) for number in (1, 2)
+        Client(f"c{number}", (kind(Version(1), record_of(number, 1), claimant(7)),)) for number in (1, 2)
     )
 
 
 def _resolving_under_its_old_id() -> tuple[Client, ...]:
-    publish = FileTrackerPublish(Version(1), record_of(2, 1), txid(2))
+    publish = FileTrackerPublish(Version(1), record_of(2, 1), claimant(2))
     return PersistentClient("c2", (publish, replace(publish, doubt=True))), _LATE
 
 
 def _with_one_temporary_name() -> tuple[Client, ...]:
     layout = OneTemporaryName()
     tasks = (
-        RenamePublish(Version(version), record_of(1, version), txid(1), layout=layout) for version in (1, 2)
+        RenamePublish(Version(version), record_of(1, version), claimant(1), layout=layout)
+        for version in (1, 2)
     )
     return (Client("c1", tuple(tasks)),)
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import headgate as hg
-from headgate.commit.layout import IDENTITY, PLAIN
+from headgate.commit.layout import IDENTITY, PLAIN, TRACKER, Accept
 from headgate.errors import NoAnswerError, StorageRefusedError
 from headgate.model.identifiers import Version
 from headgate.storage.capabilities import Store
@@ -237,14 +239,13 @@ def test_a_fault_at_any_request_leaves_the_commit_done_once_or_not_at_all(
 
 
 class GoneAfterTheDecision:
-    """A storage that is gone from the decisive request of a transaction on; that one arrives or not."""
+    """A storage that is gone from the decisive request for version 1 on; that one arrives or not."""
 
-    def __init__(self, txid: str) -> None:
-        self._accept = f"/{txid}.txt"
+    def __init__(self) -> None:
         self._gone = False
 
     def decisive(self, request: Request) -> bool:
-        proposes = isinstance(request, Put) and request.key.endswith(self._accept)
+        proposes = isinstance(request, Put) and isinstance(TRACKER.entry(Version(1), request.key), Accept)
         self._gone = self._gone or proposes or isinstance(request, Create | Rename)
         return self._gone
 
@@ -259,7 +260,7 @@ def test_an_unknown_outcome_can_be_settled_from_elsewhere(strategy: str, landed:
     bad, schedule = faulty(store)
     tx = hg.Lake.open(bad).transaction()
     tx.set_properties({"a": "1"})
-    trouble = GoneAfterTheDecision(tx.txid)
+    trouble = GoneAfterTheDecision()
     schedule.add(Fault(trouble.decisive, lose_answer if landed else lose_request))
     schedule.add(Fault(trouble.gone, lose_request, times=None))
     with pytest.raises(hg.CommitUnknownError) as caught:
@@ -456,4 +457,29 @@ def test_storage_that_never_answers_ends_in_an_error() -> None:
     lake = hg.Lake.open(silent)
     with pytest.raises(StorageRefusedError):
         lake.set_properties({"a": "1"})
+    assert lake.version == 1
+
+
+# --- one transaction, several hands ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_transaction_that_is_open_during_a_fork_is_committed_once(tmp_path: Path, strategy: str) -> None:
+    script = Path(__file__).parent / "forked_transaction.py"
+    for attempt in range(5):
+        place = tmp_path / str(attempt)
+        hg.Lake.init(place, strategy=strategy)
+        result = subprocess.run([sys.executable, script, place], capture_output=True, text=True, check=True)
+        told = {tuple(line.split()) for line in result.stdout.splitlines()}
+        ((version, txid),) = told
+        lake = hg.Lake.open(place)
+        assert [(str(entry.version), entry.txid) for entry in lake.log()] == [(version, txid)]
+
+
+def test_two_threads_that_commit_one_transaction_get_one_result(lake: hg.Lake) -> None:
+    tx = lake.transaction()
+    tx.set_properties({"a": "1"})
+    with ThreadPoolExecutor(4) as pool:
+        results = set(pool.map(lambda _: tx.commit(), range(4)))
+    assert results == {tx.result}
     assert lake.version == 1

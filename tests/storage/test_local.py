@@ -210,6 +210,16 @@ def test_a_name_that_cannot_be_synced_is_no_answer(
 
 
 @pytest.mark.parametrize("write", WRITES)
+def test_a_new_directory_that_cannot_be_synced_is_a_refusal(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    fail_sync(monkeypatch, errno.EIO, of_directories=True)
+    with pytest.raises(StorageRefusedError, match="a/key"):
+        WRITES[write](store)
+    assert files(tmp_path) == []
+
+
+@pytest.mark.parametrize("write", WRITES)
 def test_a_file_system_that_cannot_sync_directories_is_good_enough(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:

@@ -46,7 +46,7 @@ class ConditionalPublish:
 
     version: Version
     record: bytes
-    txid: TxId
+    claimant: TxId
     doubt: bool = False
     layout: PlainLayout = PLAIN
 
@@ -69,7 +69,7 @@ class ConditionalPublish:
                 # arrives first, the record is ours.
                 return self._claim(tries + 1, doubt=True)
             case _:
-                return Finish(Unknown(self.version, self.txid))
+                return Finish(Unknown(self.version, self.claimant))
 
     def _claim(self, tries: int, doubt: bool) -> Step:
         return Ask(Claiming(tries, doubt), (Create(self.layout.record_key(self.version), self.record),))

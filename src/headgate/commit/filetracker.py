@@ -145,7 +145,7 @@ State: TypeAlias = Preparing | Scanning | Adopting | Accepting | Yielding | Mark
 
 @dataclass(frozen=True, slots=True)
 class FileTrackerPublish:
-    """Claims `version` for `record` in the name of `txid`, which nobody else may use for this version.
+    """Claims `version` for `record` in the name of `claimant`, which nobody else may use for this version.
 
     `doubt`: an earlier claim for the same record, in another name, was left without answer; so the record
     may have been proposed already. `ordered_listing`: the storage lists in key order, so one listing reads
@@ -154,7 +154,7 @@ class FileTrackerPublish:
 
     version: Version
     record: bytes
-    txid: TxId
+    claimant: TxId
     doubt: bool = False
     ordered_listing: bool = True
     layout: TrackerLayout = TRACKER
@@ -196,7 +196,7 @@ class FileTrackerPublish:
                 raise AssertionError((state, answers))
 
     def prepare(self, attempt: Attempt) -> Step:
-        key = self.layout.prepare_key(self.version, Ballot(attempt.round, self.txid))
+        key = self.layout.prepare_key(self.version, Ballot(attempt.round, self.claimant))
         return Ask(Preparing(attempt), (Put(key, str(attempt.round).encode()),))
 
     def scan(self, purpose: Purpose, pauses: int = 0) -> Step:
@@ -227,7 +227,7 @@ class FileTrackerPublish:
         return self.choose(attempt, seen)
 
     def outranked(self, attempt: Attempt, seen: Scan) -> bool:
-        return seen.top is not None and seen.top > Ballot(attempt.round, self.txid)
+        return seen.top is not None and seen.top > Ballot(attempt.round, self.claimant)
 
     def choose(self, attempt: Attempt, seen: Scan) -> Step:
         if seen.accepted is None:
@@ -235,7 +235,7 @@ class FileTrackerPublish:
         return Ask(Adopting(attempt), (Get(self.layout.accept_key(self.version, seen.accepted)),))
 
     def accept(self, attempt: Attempt, value: bytes) -> Step:
-        key = self.layout.accept_key(self.version, Ballot(attempt.round, self.txid))
+        key = self.layout.accept_key(self.version, Ballot(attempt.round, self.claimant))
         proposed = replace(attempt, proposed=attempt.proposed or value == self.record)
         return Ask(Accepting(proposed, value), (Put(key, value),))
 
@@ -255,7 +255,7 @@ class FileTrackerPublish:
 
     def stop(self, attempt: Attempt, error: StorageError) -> Step:
         """Storage failed us. If our record was never proposed, it can never be decided."""
-        return Finish(Unknown(self.version, self.txid) if attempt.proposed else Rejected(error))
+        return Finish(Unknown(self.version, self.claimant) if attempt.proposed else Rejected(error))
 
 
 def _first_error(answers: tuple[Answer, ...]) -> StorageError:

@@ -36,12 +36,12 @@ def decide_identity(driver: Driver, identity: LakeIdentity) -> None:
             # Whoever won may have died before publishing it; its bytes are decided, so anybody may.
             driver.put(IDENTITY, other)
             raise _already_exists(driver, other)
-        case Unknown(_, txid):
+        case Unknown(_, claimant):
             raise CommitUnknownError(
                 f"{driver.store.describe()}: no answer: whether the lake was made cannot be told",
                 "run init again: it makes the lake, or says that it exists",
                 GENESIS.number,
-                txid.text,
+                claimant.text,
             )
 
 

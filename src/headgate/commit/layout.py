@@ -52,9 +52,9 @@ class PlainLayout:
     def indexed_version(self, key: str) -> Version | None:
         return _number_between(key, LOG, ".json")
 
-    def temporary_key(self, version: Version, txid: TxId) -> str:
+    def temporary_key(self, version: Version, claimant: TxId) -> str:
         # The version is part of the name: a late write meant for one version must not end up in another.
-        return f"{LOG}.{txid}-{version.padded()}.tmp"
+        return f"{LOG}.{claimant}-{version.padded()}.tmp"
 
 
 @dataclass(frozen=True, order=True, slots=True)

@@ -30,7 +30,7 @@ class Unknown:
     """
 
     version: Version
-    txid: TxId
+    claimant: TxId
 
 
 @dataclass(frozen=True, slots=True)

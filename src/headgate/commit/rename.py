@@ -59,7 +59,7 @@ class RenamePublish:
 
     version: Version
     record: bytes
-    txid: TxId
+    claimant: TxId
     doubt: bool = False
     layout: PlainLayout = PLAIN
 
@@ -89,10 +89,10 @@ class RenamePublish:
             case Leaving(outcome), _:
                 return Finish(outcome)
             case _:
-                return Finish(Unknown(self.version, self.txid))
+                return Finish(Unknown(self.version, self.claimant))
 
     def _stage(self, tries: int, doubt: bool) -> Step:
         return Ask(Staging(tries, doubt), (Put(self._temporary(), self.record),))
 
     def _temporary(self) -> str:
-        return self.layout.temporary_key(self.version, self.txid)
+        return self.layout.temporary_key(self.version, self.claimant)

@@ -34,19 +34,17 @@ class CommitStrategy(Protocol):
     @property
     def layout(self) -> RecordLayout: ...
 
-    def publish(self, version: Version, record: bytes, txid: TxId) -> Outcome:
+    def publish(self, version: Version, record: bytes, claimant: TxId) -> Outcome:
         """Claims `version` for `record`. The caller has read the record before it.
 
-        To be called once for each version and txid. Raises a `StorageError` if ours certainly is not and
-        will not be decided, and nobody's record is known.
+        `claimant` is fresh for each call: requests of an earlier one may still arrive, and a process that was
+        forked in between must not claim in the same name. Raises a `StorageError` if ours certainly is not
+        and will not be decided, and nobody's record is known.
         """
         ...
 
     def resolve(self, version: Version, record: bytes, claimant: TxId) -> Outcome:
-        """Settles a version whose `publish` ended in `Unknown`, or never returned.
-
-        `record` is the same; `claimant` is fresh, since the first one's requests may still arrive.
-        """
+        """Settles a version whose `publish` ended in `Unknown`, or never returned. `record` is the same."""
         ...
 
     def read(self, version: Version) -> bytes | None:
@@ -66,8 +64,8 @@ class MachineStrategy:
     layout: RecordLayout
     claim: Callable[[Version, bytes, TxId, bool], Machine[Committed | Lost | Unknown | Rejected]]
 
-    def publish(self, version: Version, record: bytes, txid: TxId) -> Outcome:
-        return self._run(self.claim(version, record, txid, False))
+    def publish(self, version: Version, record: bytes, claimant: TxId) -> Outcome:
+        return self._run(self.claim(version, record, claimant, False))
 
     def resolve(self, version: Version, record: bytes, claimant: TxId) -> Outcome:
         return self._run(self.claim(version, record, claimant, True))

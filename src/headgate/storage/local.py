@@ -177,43 +177,40 @@ class LocalStore:
                 partial.unlink(missing_ok=True)
 
     def _write(self, path: Path, data: bytes) -> None:
-        with os.fdopen(self._open_new(path), "wb") as file:
+        descriptor, parents = self._open_new(path)
+        with os.fdopen(descriptor, "wb") as file:
+            for parent in parents:
+                self._sync(parent)
             file.write(data)
             file.flush()
             if self._fsync:
                 os.fsync(file.fileno())
 
-    def _open_new(self, path: Path) -> int:
+    def _open_new(self, path: Path) -> tuple[int, list[Path]]:
+        """A new file, and the directories above it that got a new entry and are to be synced.
+
+        Once the file is there, clean-up cannot remove its directory any more; so nothing slow comes before.
+        """
+        parents: list[Path] = []
         for _ in range(TRIES_TO_ENTER_DIRECTORY):
             try:
-                return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+                return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666), parents
             except FileNotFoundError:
-                self._make_directories(path.parent)
-        return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+                parents = _make_directory(path.parent)
+        raise OSError(errno.ENOENT, "its directory is removed again and again")
 
     def _moved(self, old: Path, new: Path, doing: str) -> bool:
+        parents: list[Path] = []
         for _ in range(TRIES_TO_ENTER_DIRECTORY):
-            with _nothing_visible_yet(doing):
-                if not old.is_file():
-                    return False
-                self._make_directories(new.parent)
-            with _the_visible_step(doing), suppress(FileNotFoundError):
-                try:
-                    _rename_no_replace(old, new)
-                except FileExistsError:
-                    _refuse_directory(new, doing)
-                    return False
-                return True
+            moved = _move(old, new, doing)
+            if moved is None:
+                with _nothing_visible_yet(doing):
+                    parents = _make_directory(new.parent)
+                continue
+            for parent in parents if moved else ():
+                self._sync_directory(parent, doing)
+            return moved
         raise StorageRefusedError(f"{doing}: its directory is removed again and again")
-
-    def _make_directories(self, directory: Path) -> None:
-        missing = [parent for parent in (directory, *directory.parents) if not parent.exists()]
-        for parent in reversed(missing):
-            try:
-                parent.mkdir(exist_ok=True)
-            except FileNotFoundError:
-                return  # clean-up removed it above us at this moment: the caller tries again
-            self._sync_directory(parent.parent, f"cannot make {parent}")
 
     def _remove_empty_directories(self, directory: Path) -> None:
         while directory != self._root and directory.is_relative_to(self._root):
@@ -224,21 +221,58 @@ class LocalStore:
             directory = directory.parent
 
     def _sync_directory(self, directory: Path, doing: str) -> None:
+        try:
+            self._sync(directory)
+        except OSError as error:
+            # The change is visible, but a power failure could undo it: nobody can tell.
+            raise NoAnswerError(f"{doing}: the directory could not be synced: {error.strerror}") from error
+
+    def _sync(self, directory: Path) -> None:
         if not self._fsync:
             return
         try:
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
         except FileNotFoundError:
             return  # removed by clean-up meanwhile: there is nothing left to keep
+        try:
+            os.fsync(descriptor)
         except OSError as error:
-            if error.errno in _NO_DIRECTORY_SYNC:
-                return
-            # The change is visible, but a power failure could undo it: nobody can tell.
-            raise NoAnswerError(f"{doing}: the directory could not be synced: {error.strerror}") from error
+            if error.errno not in _NO_DIRECTORY_SYNC:
+                raise
+        finally:
+            os.close(descriptor)
+
+
+def _make_directory(directory: Path) -> list[Path]:
+    """Makes `directory` and those above it, as far as they are missing; returns where entries were made.
+
+    Clean-up may remove one of them at the same moment; the caller looks, and tries again.
+    """
+    try:
+        # Also if somebody else was faster: they may not have synced it yet.
+        with suppress(FileExistsError):
+            directory.mkdir()
+    except FileNotFoundError:
+        parents = _make_directory(directory.parent)
+        with suppress(FileExistsError, FileNotFoundError):
+            directory.mkdir()
+        return [*parents, directory.parent]
+    return [directory.parent]
+
+
+def _move(old: Path, new: Path, doing: str) -> bool | None:
+    """Tries to move once. None: the directory of `new` is missing."""
+    with _the_visible_step(doing):
+        if not old.is_file():
+            return False
+        try:
+            _rename_no_replace(old, new)
+        except FileExistsError:
+            _refuse_directory(new, doing)
+            return False
+        except FileNotFoundError:
+            return None
+    return True
 
 
 def _refuse_directory(path: Path, doing: str) -> None:

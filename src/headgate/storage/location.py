@@ -115,9 +115,9 @@ def _object(url: str, options: Options) -> Store:
 
     from headgate.storage.object import ObjectStore
 
+    service = _SERVICES[url.partition("://")[0].lower()]
+    _refuse_unclear_place(url, service)
     place = url.rstrip("/")
-    service = _SERVICES[place.partition("://")[0].lower()]
-    _refuse_unclear_place(place, service)
     config, client = _settings(service, options)
     from_url: Any = stores.from_url  # each service has its own set of options
     try:

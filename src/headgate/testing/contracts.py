@@ -358,6 +358,7 @@ class RenameNoReplaceContract:
     def test_what_is_not_there_is_not_moved(self, store: RenamingStore) -> None:
         store.put("directory/below", b"")
         for source in ("missing", "missing/below", "directory"):
+            assert not store.rename_no_replace(source, "new")
             assert not store.rename_no_replace(source, "target/new")
         assert all_keys(store) == ["directory/below"]
 
@@ -393,13 +394,13 @@ StrategyOn: TypeAlias = Callable[[Store], CommitStrategy]
 """Makes the strategy for one client, on the store that it is given."""
 
 
-def fresh_txid() -> TxId:
+def fresh_claimant() -> TxId:
     return TxId(uuid4().hex)
 
 
 def offer(strategy: CommitStrategy, version: int, record: bytes) -> Outcome:
     """Publishes `record` in the name of somebody new."""
-    return strategy.publish(Version(version), record, fresh_txid())
+    return strategy.publish(Version(version), record, fresh_claimant())
 
 
 def history(strategy: CommitStrategy) -> list[bytes]:
@@ -461,8 +462,8 @@ class StrategyContract:
         assert offer(strategy_on(store), 1, b"won") == Committed()
         later = strategy_on(store)
         for _ in range(2):
-            assert later.resolve(Version(1), b"won", fresh_txid()) == Committed()
-            assert later.resolve(Version(1), b"lost", fresh_txid()) == Lost(b"won")
+            assert later.resolve(Version(1), b"won", fresh_claimant()) == Committed()
+            assert later.resolve(Version(1), b"lost", fresh_claimant()) == Lost(b"won")
 
     def test_racing_clients_agree_on_every_version(self, store: Store, strategy_on: StrategyOn) -> None:
         clients = [strategy_on(store) for _ in range(self.racers)]
@@ -504,7 +505,9 @@ class StrategyContract:
             version, ours = Version(silent_from + 2), f"ours {silent_from}".encode()
             silent, _ = faulty(store, Fault(lambda _: True, action, skip=silent_from, times=None))
             told = _told(strategy_on(silent), version, ours)
-            settled = strategy_on(store).resolve(version, ours, fresh_txid()) if told != "rejected" else None
+            settled = (
+                strategy_on(store).resolve(version, ours, fresh_claimant()) if told != "rejected" else None
+            )
             if settled is None:
                 # Certainly not decided, and never will be: the version is free for others.
                 assert offer(strategy_on(store), version.number, b"theirs") == Committed(), silent_from
@@ -528,7 +531,7 @@ class StrategyContract:
 def _told(strategy: CommitStrategy, version: Version, record: bytes) -> Outcome | str:
     """What the caller of `publish` knows: the outcome, "unknown", or "rejected"."""
     try:
-        outcome = strategy.publish(version, record, fresh_txid())
+        outcome = strategy.publish(version, record, fresh_claimant())
     except StorageError:
         return "rejected"
     return "unknown" if isinstance(outcome, Unknown) else outcome

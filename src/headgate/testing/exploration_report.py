@@ -54,7 +54,7 @@ class Configuration:
         )
 
 
-def txid(number: int) -> TxId:
+def claimant(number: int) -> TxId:
     """The id of a client. Ballots of one round are ordered by it."""
     return TxId(f"{number:032x}")
 
@@ -65,13 +65,13 @@ def record_of(number: int, version: int) -> bytes:
 
 def claim(kind: type[Claim], number: int, version: int = 1) -> Claim:
     """A claim of client `number` for a version, with a record of its own."""
-    return kind(Version(version), record_of(number, version), txid(number))
+    return kind(Version(version), record_of(number, version), claimant(number))
 
 
 def unordered(number: int, version: int = 1) -> FileTrackerPublish:
     """FileTracker's claim on a storage that does not list in key order."""
     return FileTrackerPublish(
-        Version(version), record_of(number, version), txid(number), ordered_listing=False
+        Version(version), record_of(number, version), claimant(number), ordered_listing=False
     )
 
 
@@ -92,7 +92,7 @@ def resolving(kind: type[Claim], number: int, resolves: int = 1) -> Client:
     """A client that, told `Unknown`, publishes the same record again under a fresh id."""
     record = record_of(number, 1)
     again = (
-        kind(Version(1), record, txid(number + 16 * more), doubt=True) for more in range(1, resolves + 1)
+        kind(Version(1), record, claimant(number + 16 * more), doubt=True) for more in range(1, resolves + 1)
     )
     return PersistentClient(f"c{number}", (claim(kind, number), *again))
 
@@ -227,7 +227,7 @@ def filetracker_unknown() -> Iterator[Configuration]:
     one, other = resolving(FileTrackerPublish, 1), resolving(FileTrackerPublish, 2)
     rival, twice = writer(2, 1), resolving(FileTrackerPublish, 1, resolves=2)
     yield Configuration("resolve, 1 fault", (one, rival), 18_000, Faults(1), rounds=2)
-    yield Configuration("resolve, 2 faults", (one, rival), 190_000, Faults(2), rounds=2)
+    yield Configuration("resolve, 2 faults", (one, rival), 190_000, Faults(2), rounds=2, deep=True)
     yield Configuration("resolve by both, 2 faults", (one, other), 310_000, Faults(2), rounds=2)
     yield Configuration(
         "resolve, split listings, 1 fault", (one, rival), 160_000, Faults(1), rounds=2, keys_per_page=1
