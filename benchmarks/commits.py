@@ -21,7 +21,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headgate.testing.s3 import s3_server
 from rich.console import Console
 from rich.table import Table
 
@@ -30,6 +29,7 @@ from headgate.storage.capabilities import Store
 from headgate.storage.counting import counted
 from headgate.storage.location import open_store
 from headgate.storage.memory import MemoryStore
+from headgate.testing.s3 import s3_server
 
 THREADS = 16
 STRATEGIES = ("conditional", "rename", "filetracker")

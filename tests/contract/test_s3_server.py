@@ -17,8 +17,7 @@ from headgate.errors import UnsupportedError
 from headgate.storage.location import open_store
 from headgate.storage.object import ObjectStore
 from headgate.testing.contracts import race
-from headgate.testing.s3 import S3Server, s3_server
-from headgate.testing.s3_gate import Behaviour
+from headgate.testing.s3 import Behaviour, S3Server, s3_server
 
 slow = pytest.mark.slow
 

@@ -99,9 +99,9 @@ class TestFileTrackerOnS3(_Shipped):
     name = "filetracker"
     host = SystemHost()
 
-    @pytest.fixture(params=["whole", "without-atomic-operations"])
-    def store(self, request: pytest.FixtureRequest, s3_store: Store) -> Store:
-        return s3_store if request.param == "whole" else without_atomic_operations(s3_store)
+    @pytest.fixture
+    def store(self, s3_store: Store) -> Store:
+        return without_atomic_operations(s3_store)
 
 
 @pytest.mark.parametrize("name", ["conditional", "rename"])

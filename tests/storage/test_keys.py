@@ -50,7 +50,7 @@ def test_no_prefix_means_everything() -> None:
 @given(ANY_KEY)
 def test_an_allowed_key_stays_inside_any_directory(key: str) -> None:
     if is_allowed(key):
-        root = Path("/root/of/a/lake")
+        root = Path("/somewhere/lake")
         path = Path(*root.parts, *key.split("/"))
         assert path.is_relative_to(root)
         assert path != root

@@ -519,9 +519,11 @@ def test_readers_never_miss_or_mix_an_object_that_is_replaced(tmp_path: Path) ->
     done = threading.Event()
 
     def overwrite() -> None:
-        for number in range(150):
-            store.put("a/key", versions[number % 3])
-        done.set()
+        try:
+            for number in range(150):
+                store.put("a/key", versions[number % 3])
+        finally:
+            done.set()
 
     def read() -> None:
         while not done.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import socket
 import subprocess
 import sys
@@ -170,6 +171,18 @@ def test_a_wrong_region_says_so(storage: Storage) -> None:
     with pytest.raises(StorageRefusedError, match="region") as raised:
         store.put("a/key", b"")
     assert "AWS_REGION" in raised.value.next_step
+
+
+def test_missing_credentials_are_named(closed_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    endpoint = f"http://127.0.0.1:{closed_port}"
+    options = {"endpoint": endpoint, "metadata_endpoint": endpoint, "region": "us-east-1"}
+    store = open_store("s3://bucket/lake", options)
+    with pytest.raises(StorageRefusedError, match="there are no credentials") as raised:
+        store.put("a/key", b"")
+    assert "AWS_ACCESS_KEY_ID" in raised.value.next_step
 
 
 @pytest.mark.parametrize("call", ["put", "put_if_absent", "delete"])

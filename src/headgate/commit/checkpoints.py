@@ -16,6 +16,7 @@ from headgate.model.identifiers import GENESIS, Version
 from headgate.model.json_object import JsonObject, encode
 from headgate.model.state import LakeState
 from headgate.storage.capabilities import Store
+from headgate.storage.listing import all_keys
 
 
 @dataclass
@@ -92,15 +93,8 @@ class Checkpoints:
 
 def listed_checkpoints(store: Store) -> list[Version]:
     """The versions of all checkpoints, from one listing."""
-    versions: list[Version] = []
-    after: str | None = None
-    while True:
-        page = store.list_page(CHECKPOINTS, after)
-        found = (checkpoint_version(key) for key in page.keys)
-        versions.extend(version for version in found if version is not None)
-        if page.complete:
-            return versions
-        after = page.keys[-1]
+    found = (checkpoint_version(key) for key in all_keys(store, CHECKPOINTS))
+    return [version for version in found if version is not None]
 
 
 def state_at(checkpoints: Checkpoints, newest: LakeState, version: Version) -> LakeState:

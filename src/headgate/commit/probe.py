@@ -14,6 +14,7 @@ from headgate.errors import HeadgateError
 from headgate.host import Host
 from headgate.model.probe import Finding, ProbeReport, Promise
 from headgate.storage.capabilities import PutIfAbsent, RenameNoReplace, Store
+from headgate.storage.listing import all_keys
 
 PROBE = "control/probe/"
 RACES = 6
@@ -57,7 +58,7 @@ class _Bench:
             yield self._try(Promise.RENAME_RACE, lambda: self._one_winner(rename))
 
     def remove(self) -> None:
-        for key in self._list(self.place):
+        for key in all_keys(self.store, self.place):
             self.store.delete(key)
 
     def _try(self, promise: Promise, trial: Callable[[], str]) -> Finding:
@@ -69,15 +70,6 @@ class _Bench:
 
     def _key(self, name: str) -> str:
         return f"{self.place}{name}-{self.host.new_txid()}"
-
-    def _list(self, prefix: str) -> list[str]:
-        keys: list[str] = []
-        page = self.store.list_page(prefix)
-        while True:
-            keys.extend(page.keys)
-            if page.complete:
-                return keys
-            page = self.store.list_page(prefix, page.keys[-1])
 
     # Each trial returns what was wrong, or an empty text.
 
@@ -103,7 +95,7 @@ class _Bench:
         prefix = f"{self._key('list')}/"
         for number in range(4):
             self.store.put(f"{prefix}{number}", b"")
-            if f"{prefix}{number}" not in self._list(prefix):
+            if f"{prefix}{number}" not in all_keys(self.store, prefix):
                 return "a LIST right after the PUT did not show the object"
         return ""
 
@@ -112,7 +104,7 @@ class _Bench:
         names = ["sub-hint/x", "1/b", "2/a", "1/a", "1.txt", "10", "sub-tracker/x"]
         for name in names:
             self.store.put(prefix + name, b"")
-        listed = self._list(prefix)
+        listed = all_keys(self.store, prefix)
         return "" if listed == sorted(prefix + name for name in names) else "the keys came in another order"
 
     def _second_refused(self, create: Callable[[str, bytes], bool]) -> str:

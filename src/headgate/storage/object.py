@@ -60,6 +60,12 @@ _MAY_PASS = frozenset({408, 409, 412, 425, 429})
 
 _NO_BUCKET = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
 _WRONG_REGION = "incorrectly configured region"
+_ASKS_FOR_CREDENTIALS = re.compile(
+    r"Error performing [A-Z]+ \S+?/(latest/(api/token|meta-data)|computeMetadata|metadata/identity)\b"
+)
+_GIVE_CREDENTIALS = (
+    "give credentials in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, …) or as options"
+)
 _NEXT_STEPS: dict[str, str] = {
     "status code: 401": "check the credentials",
     "status code: 403": "check the credentials, and that they may read, write and list there",
@@ -83,6 +89,9 @@ def storage_error(doing: str, error: Exception) -> StorageError | InvalidInputEr
     """The error of our tree for an exception of obstore. Contains no credentials."""
     text = str(error)
     step = next((step for sign, step in _NEXT_STEPS.items() if sign in text), None)
+    if _ASKS_FOR_CREDENTIALS.search(text):
+        # Without any, obstore asks the machine it runs on. The request itself was never sent.
+        return StorageRefusedError(f"{doing}: there are no credentials ({_reason(text)})", _GIVE_CREDENTIALS)
     return _kind(error, text)(f"{doing}: {clean_text(_reason(text))}", step)
 
 

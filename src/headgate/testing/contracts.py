@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from functools import partial
 from itertools import repeat
 from typing import ClassVar, Protocol, TypeAlias, TypeVar
@@ -102,16 +102,26 @@ def all_keys(store: Store, prefix: str = "") -> list[str]:
 
 
 def race(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """Runs all tasks at once, each in its own thread, and returns their results in order."""
+    """Runs all tasks at once, each in its own thread, and returns their results in order.
+
+    If some raised, the error of the first of those is raised, when all have ended.
+    """
     start = threading.Barrier(len(tasks))
+    results: list[Future[T]] = [Future() for _ in tasks]
 
-    def run(task: Callable[[], T]) -> T:
-        start.wait(RACE_SECONDS)
-        return task()
+    def run(task: Callable[[], T], result: Future[T]) -> None:
+        try:
+            start.wait(RACE_SECONDS)
+            result.set_result(task())
+        except BaseException as error:  # noqa: BLE001 — raised where the result is asked for
+            result.set_exception(error)
 
-    with ThreadPoolExecutor(len(tasks)) as threads:
-        futures = [threads.submit(run, task) for task in tasks]
-        return [future.result(RACE_SECONDS) for future in futures]
+    # Not a pool: it would wait for ever for a task that hangs.
+    for pair in zip(tasks, results, strict=True):
+        threading.Thread(target=run, args=pair, daemon=True).start()
+    running = wait(results, RACE_SECONDS).not_done
+    assert not running, f"{len(running)} of {len(tasks)} racers did not end within {RACE_SECONDS:.0f} seconds"
+    return [result.result() for result in results]
 
 
 def assert_refused(call: Callable[[], object]) -> None:
@@ -272,9 +282,11 @@ class StoreContract:
         done = threading.Event()
 
         def overwrite() -> None:
-            for number in range(20):
-                store.put("key", versions[number % len(versions)])
-            done.set()
+            try:
+                for number in range(20):
+                    store.put("key", versions[number % len(versions)])
+            finally:
+                done.set()
 
         def read() -> None:
             while not done.is_set():

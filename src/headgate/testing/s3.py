@@ -19,6 +19,8 @@ from types import MappingProxyType
 from headgate.errors import UnsupportedError
 from headgate.testing.s3_gate import CONTROL, Behaviour
 
+__all__ = ["Behaviour", "S3Server", "s3_server"]
+
 START_SECONDS = 60.0
 """How long the server may take to open its port."""
 CONTROL_SECONDS = 30.0

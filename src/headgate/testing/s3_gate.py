@@ -131,6 +131,9 @@ class _Connection(WSGIRequestHandler):
             BaseHTTPRequestHandler.handle(self)
 
     def _run(self) -> None:
+        if "Transfer-Encoding" in self.headers:
+            self.send_error(411)  # which also closes the connection
+            return
         # Always read to the end, or the rest would be taken for the next request.
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         environ = {**self.get_environ(), "RAW_URI": self.path}
