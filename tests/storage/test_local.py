@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -582,3 +583,30 @@ def test_a_rename_that_fails_says_whether_it_can_have_been_done(
     with pytest.raises(expected, match="cannot rename"):
         store.rename_no_replace("old", "new")
     assert all_keys(store) == ["old"]
+
+
+def test_a_directory_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "lake")
+    store.put("a/b", b"1")
+    shutil.rmtree(tmp_path / "lake")
+    for request in (
+        lambda: store.put("a/b", b"2"),
+        lambda: store.put_if_absent("a/c", b"2"),
+        lambda: store.get("a/b"),
+        lambda: store.list_page("a/"),
+        lambda: store.rename_no_replace("a/b", "a/c"),
+        lambda: store.delete("a/b"),
+    ):
+        with pytest.raises(StorageRefusedError, match="removed or unmounted"):
+            request()
+    assert not (tmp_path / "lake").exists()
+    (tmp_path / "lake").mkdir()
+    assert store.get("a/b") is None
+
+
+def test_a_store_of_a_place_that_does_not_exist_yet_makes_it(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "new" / "lake")
+    assert store.get("a") is None
+    assert store.list_page("").keys == ()
+    store.put("a", b"1")
+    assert store.get("a") == b"1"

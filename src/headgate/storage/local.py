@@ -97,17 +97,22 @@ class LocalStore:
     Limits: a key cannot be an object and a directory of objects at once, and the names of half-written
     files (`.headgate-….partial`) are not for keys. In a directory of many thousand files, a listing can
     miss an object that is replaced at this moment.
+
+    Once the directory has been seen, it must stay: if it is removed, or its file system is unmounted,
+    requests are refused rather than carried out in whatever stands in its place.
     """
 
     def __init__(self, root: Path, *, fsync: bool = True) -> None:
         self._root = Path(os.path.abspath(root))  # noqa: PTH100 — symbolic links stay as the user wrote them
         self._fsync = fsync
+        self._device: int | None = None
 
     def describe(self) -> str:
         return str(self._root)
 
     def get(self, key: str) -> bytes | None:
         path = self._path(key)
+        self._require_same_place(f"cannot read {path}")
         try:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -118,6 +123,7 @@ class LocalStore:
     def put(self, key: str, data: bytes) -> None:
         target = self._path(key)
         doing = f"cannot write {target}"
+        self._require_same_place(doing)
         with self._partial(target, data) as partial, _the_visible_step(doing):
             partial.replace(target)
         self._sync_directory(target.parent, doing)
@@ -126,6 +132,7 @@ class LocalStore:
         # A hard link refuses to replace, on every POSIX file system and on NFS; rename does not.
         target = self._path(key)
         doing = f"cannot create {target}"
+        self._require_same_place(doing)
         with self._partial(target, data) as partial, _the_visible_step(doing):
             try:
                 os.link(partial, target)
@@ -138,6 +145,7 @@ class LocalStore:
     def rename_no_replace(self, source: str, target: str) -> bool:
         old, new = self._path(source), self._path(target)
         doing = f"cannot rename {old} to {new}"
+        self._require_same_place(doing)
         if not self._moved(old, new, doing):
             return False
         self._sync_directory(new.parent, doing)
@@ -147,6 +155,7 @@ class LocalStore:
 
     def delete(self, key: str) -> None:
         path = self._path(key)
+        self._require_same_place(f"cannot delete {path}")
         # A directory has this name, or a file the name of a directory above: there is no such object.
         with _the_visible_step(f"cannot delete {path}"), suppress(IsADirectoryError, NotADirectoryError):
             path.unlink(missing_ok=True)
@@ -155,8 +164,20 @@ class LocalStore:
     def list_page(self, prefix: str, after: str | None = None) -> Page:
         checked_prefix(prefix)
         top = self._root / prefix if prefix else self._root
+        self._require_same_place(f"cannot list {top}")
         with _the_visible_step(f"cannot list {top}"):
             return Page(tuple(sorted(_walk(top, prefix, after or ""))), complete=True)
+
+    def _require_same_place(self, doing: str) -> None:
+        known = self._device
+        with _the_visible_step(doing):
+            found = _device_of(self._root)
+        if known is None:
+            self._device = found
+        elif found != known:
+            raise StorageRefusedError(
+                f"{doing}: {self._root} was removed or unmounted", "restore or mount it, then try again"
+            )
 
     def _path(self, key: str) -> Path:
         if _is_partial(checked_key(key).rpartition("/")[2]):
@@ -222,6 +243,8 @@ class LocalStore:
 
     def _sync_directory(self, directory: Path, doing: str) -> None:
         try:
+            if self._device is None:
+                self._device = _device_of(self._root)  # our first write may have made it
             self._sync(directory)
         except OSError as error:
             # The change is visible, but a power failure could undo it: nobody can tell.
@@ -241,6 +264,13 @@ class LocalStore:
                 raise
         finally:
             os.close(descriptor)
+
+
+def _device_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_dev
+    except FileNotFoundError:
+        return None
 
 
 def _make_directory(directory: Path) -> list[Path]:
