@@ -47,8 +47,8 @@ class ListInPages(Protocol):
 
         Contains every key in its range whose write ended before the call. Keys written or deleted during
         the call may be there or not, but they are observed in key order too: if the object of a higher key
-        was written before that of a lower one was deleted, a page that misses both does not exist. FileTracker
-        relies on it between directories. A store that cannot promise it must return its keys in another
+        was written before that of a lower one was deleted, no page misses both. FileTracker relies on it
+        between directories. A store that cannot promise it must return its keys in another
         order, all in one page; the probe notices, and `sub-hint/` is then listed by itself.
         """
         ...

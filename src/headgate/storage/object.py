@@ -196,8 +196,12 @@ class ObjectStore:
             stream = obstore.list(
                 self._store, prefix.rstrip("/") or None, offset=after, chunk_size=self._keys_per_page
             )
-            keys = tuple(entry["path"] for entry in next(iter(stream), []))
-        return Page(keys, complete=len(keys) < self._keys_per_page)
+            keys = [entry["path"] for entry in next(iter(stream), [])]
+            if keys == sorted(keys):
+                return Page(tuple(keys), complete=len(keys) < self._keys_per_page)
+            # No order to go on from (S3 directory buckets): the whole listing, as it comes.
+            keys.extend(entry["path"] for chunk in stream for entry in chunk)
+            return Page(tuple(keys), complete=True)
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
