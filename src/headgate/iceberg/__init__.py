@@ -1,0 +1,1 @@
+"""Iceberg tables: metadata bytes and our values, on pyiceberg's models of schemas, specs and expressions."""

@@ -1,0 +1,222 @@
+"""Arrow tables and Iceberg schemas: what fits, what does not, and what is written.
+
+For small data, without a JVM. A file is made whole in memory and put on storage like any other object.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import (
+    _pyarrow_to_schema_without_ids,
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+
+from headgate.errors import InvalidInputError
+from headgate.iceberg.avro import physical
+from headgate.iceberg.data_file import ColumnMetrics, DataFile, Partition
+from headgate.iceberg.metadata import TableMetadata
+
+COMPRESSION = "zstd"
+
+
+def schema_from_arrow(arrow: pa.Schema) -> Schema:
+    """The Iceberg schema of an Arrow schema, without field ids that mean anything yet."""
+    try:
+        return _pyarrow_to_schema_without_ids(arrow, downcast_ns_timestamp_to_us=True)
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise InvalidInputError(f"the Arrow schema has a type that Iceberg has not: {error}") from error
+
+
+def fitted(data: pa.Table, schema: Schema, place: str) -> pa.Table:
+    """`data` with exactly the columns and types of `schema`.
+
+    If it does not fit, the `InvalidInputError` lists all differences.
+    """
+    wanted = schema_to_pyarrow(schema)
+    problems = list(_differences(data.schema, wanted, schema))
+    if problems:
+        raise InvalidInputError(
+            f"the data does not fit {place}:\n" + "\n".join(f"  - {problem}" for problem in problems),
+            "rename, cast or drop columns, or change the table's schema first",
+        )
+    columns = []
+    for field in wanted:
+        column = (
+            data.column(field.name)
+            if field.name in data.column_names
+            else pa.nulls(data.num_rows, field.type)
+        )
+        columns.append(_cast(column, field, place))
+    return pa.table(columns, schema=wanted)
+
+
+def _differences(given: pa.Schema, wanted: pa.Schema, schema: Schema) -> Iterator[str]:
+    for name in sorted({name for name in given.names if given.names.count(name) > 1}):
+        yield f"column {name} is there twice"
+    for name in given.names:
+        if name not in wanted.names:
+            yield f"column {name} ({given.field(name).type}) is not in the table"
+    for field in wanted:
+        if field.name not in given.names:
+            if schema.find_field(field.name).required:
+                yield f"column {field.name} ({field.type}) is required and missing"
+        elif not _can_cast(given.field(field.name).type, field.type):
+            yield f"column {field.name} is {given.field(field.name).type}, the table has {field.type}"
+
+
+def _can_cast(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of `given` is one of `wanted`."""
+    if given.equals(wanted) or pa.types.is_null(given):
+        return True
+    widenings = (
+        (pa.types.is_integer, pa.types.is_integer),
+        (pa.types.is_floating, pa.types.is_floating),
+        (_is_text, _is_text),
+        (_is_bytes, _is_bytes),
+        (pa.types.is_decimal, pa.types.is_decimal),
+    )
+    if any(one(given) and other(wanted) for one, other in widenings):
+        return _not_narrower(given, wanted)
+    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
+    if pa.types.is_dictionary(given):
+        return _can_cast(given.value_type, wanted)
+    return _nested_can_cast(given, wanted)
+
+
+def _nested_can_cast(given: pa.DataType, wanted: pa.DataType) -> bool:
+    if _is_list(given) and _is_list(wanted):
+        return _can_cast(given.value_type, wanted.value_type)
+    if pa.types.is_map(given) and pa.types.is_map(wanted):
+        return _can_cast(given.key_type, wanted.key_type) and _can_cast(given.item_type, wanted.item_type)
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        given_fields = {field.name: field.type for field in given}
+        wanted_fields = {field.name: field.type for field in wanted}
+        return set(given_fields) == set(wanted_fields) and all(
+            _can_cast(given_fields[name], wanted_fields[name]) for name in wanted_fields
+        )
+    return False
+
+
+def _not_narrower(given: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_decimal(given):
+        fits = given.precision - given.scale <= wanted.precision - wanted.scale
+        return bool(fits and given.scale <= wanted.scale)
+    if pa.types.is_integer(given):
+        unsigned = pa.types.is_unsigned_integer(given)
+        return bool(given.bit_width + unsigned <= wanted.bit_width)
+    if pa.types.is_floating(given):
+        return bool(given.bit_width <= wanted.bit_width)
+    return True
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    return any(check(kind) for check in checks)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _cast(column: Any, field: pa.Field, place: str) -> Any:
+    if not field.nullable and column.null_count:
+        raise InvalidInputError(
+            f"{place}: column {field.name} is required, but {column.null_count} of its values are null",
+            "fill them, or leave those rows out",
+        )
+    try:
+        return column.cast(field.type, safe=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInputError(f"{place}: column {field.name} does not fit {field.type}: {error}") from error
+
+
+# --- writing ------------------------------------------------------------------------------------------
+
+
+def partitioned(data: pa.Table, schema: Schema, spec: PartitionSpec) -> Iterator[tuple[Partition, pa.Table]]:
+    """The rows of each partition."""
+    if data.num_rows == 0:
+        return
+    if not spec.fields:
+        yield (), data
+        return
+    names = [f"__partition_{position}" for position in range(len(spec.fields))]
+    keys = pa.table(
+        {name: _transformed(data, schema, field) for name, field in zip(names, spec.fields, strict=True)}
+    )
+    grouped = keys.append_column("__row", pa.array(range(data.num_rows), pa.int64())).group_by(names)
+    for group in grouped.aggregate([("__row", "list")]).to_pylist():
+        partition = tuple(physical(group[name]) for name in names)
+        yield partition, data.take(pa.array(sorted(group["__row_list"]), pa.int64()))
+
+
+def _transformed(data: pa.Table, schema: Schema, field: Any) -> Any:
+    name = schema.find_column_name(field.source_id)
+    assert name is not None
+    column = data.column(name.split(".")[0])
+    for part in name.split(".")[1:]:
+        column = pc.struct_field(column, part)
+    transform = field.transform.pyarrow_transform(schema.find_type(field.source_id))
+    return transform(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+
+
+def encode_parquet(data: pa.Table) -> bytes:
+    """The bytes of a Parquet file; field ids are those in the metadata of the Arrow schema."""
+    out = io.BytesIO()
+    pq.write_table(data, out, compression=COMPRESSION)
+    return out.getvalue()
+
+
+def data_file(
+    path: str, size_bytes: int, footer: pq.FileMetaData, partition: Partition, metadata: TableMetadata
+) -> DataFile:
+    """What a manifest says of a written file, read from its footer by Iceberg's rules for metrics."""
+    schema = metadata.schema
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=footer,
+        stats_columns=compute_statistics_plan(schema, dict(metadata.properties)),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    ).to_serialized_dict()
+    return DataFile(
+        path=path,
+        partition=partition,
+        spec_id=metadata.spec.spec_id,
+        record_count=statistics["record_count"],
+        size_bytes=size_bytes,
+        metrics=ColumnMetrics(
+            sizes=statistics["column_sizes"],
+            values=statistics["value_counts"],
+            nulls=statistics["null_value_counts"],
+            nans=statistics["nan_value_counts"],
+            lower=statistics["lower_bounds"],
+            upper=statistics["upper_bounds"],
+        ),
+        split_offsets=tuple(statistics["split_offsets"]),
+        sort_order_id=metadata.sort_order.order_id,
+    )
+
+
+def footer_of(data: bytes) -> pq.FileMetaData:
+    return pq.read_metadata(io.BytesIO(data))
+
+
+def concatenated(tables: Sequence[pa.Table], schema: Schema) -> pa.Table:
+    """All rows, in a table of `schema`."""
+    wanted = schema_to_pyarrow(schema)
+    return pa.concat_tables(tables) if tables else wanted.empty_table()

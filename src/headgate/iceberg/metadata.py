@@ -1,0 +1,214 @@
+"""The metadata file of a table: read, changed by pure functions, and written, always bounded in size.
+
+Kept as the JSON that it is, so that what another engine wrote into it stays; schemas and specs are given out
+as pyiceberg's models. A change is a function from metadata to metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortOrder
+
+from headgate.errors import CorruptLakeError, UnsupportedError
+from headgate.model.json_object import JsonObject, encode
+
+FORMAT_VERSION = 2
+KEPT_SNAPSHOTS = 100
+KEPT_METADATA_LOG = 20
+MAIN = "main"
+
+
+@dataclass(frozen=True)
+class TableMetadata:
+    """One metadata file. `fields` is its JSON and must not be changed."""
+
+    fields: Mapping[str, Any]
+
+    @classmethod
+    def decode(cls, data: bytes, origin: str) -> TableMetadata:
+        source = JsonObject.parse(data, origin)
+        version = source.number("format-version")
+        if version != FORMAT_VERSION:
+            raise UnsupportedError(
+                f"{origin} is of Iceberg format {version}; only {FORMAT_VERSION} is supported"
+            )
+        for name in ("table-uuid", "location", "schemas", "partition-specs", "current-schema-id"):
+            if name not in source.fields:
+                raise CorruptLakeError(f"{origin}: field {name!r} is missing")
+        return cls(source.fields)
+
+    def encode(self) -> bytes:
+        return encode(dict(self.fields))
+
+    @property
+    def uuid(self) -> str:
+        return str(self.fields["table-uuid"])
+
+    @property
+    def location(self) -> str:
+        """The directory of the table, a whole URI."""
+        return str(self.fields["location"])
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return dict(self.fields.get("properties", {}))
+
+    @cached_property
+    def schemas(self) -> Mapping[int, Schema]:
+        return {raw["schema-id"]: Schema.model_validate(raw) for raw in self.fields["schemas"]}
+
+    @property
+    def schema(self) -> Schema:
+        """The current schema."""
+        return self.schemas[self.fields["current-schema-id"]]
+
+    @cached_property
+    def specs(self) -> Mapping[int, PartitionSpec]:
+        return {raw["spec-id"]: PartitionSpec.model_validate(raw) for raw in self.fields["partition-specs"]}
+
+    @property
+    def spec(self) -> PartitionSpec:
+        """The spec of new files."""
+        return self.specs[self.fields["default-spec-id"]]
+
+    @cached_property
+    def sort_order(self) -> SortOrder:
+        wanted = self.fields["default-sort-order-id"]
+        raw = next(order for order in self.fields["sort-orders"] if order["order-id"] == wanted)
+        return SortOrder.model_validate(raw)
+
+    @property
+    def snapshot(self) -> Mapping[str, Any] | None:
+        """The current snapshot, or None for a table without data."""
+        current = self.fields.get("current-snapshot-id")
+        if current is None or current == -1:
+            return None
+        snapshots: list[Mapping[str, Any]] = self.fields["snapshots"]
+        return next(raw for raw in snapshots if raw["snapshot-id"] == current)
+
+    def changed(self, **fields: Any) -> TableMetadata:
+        """The same metadata with other values; underscores in names stand for hyphens."""
+        return TableMetadata(
+            {**self.fields, **{name.replace("_", "-"): value for name, value in fields.items()}}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewSnapshot:
+    """A snapshot to be added: the one of lake version `sequence_number`."""
+
+    snapshot_id: int
+    sequence_number: int
+    timestamp_ms: int
+    manifest_list: str
+    summary: Mapping[str, str]
+
+
+def new_table(
+    uuid: str,
+    location: str,
+    schema: Schema,
+    spec: PartitionSpec,
+    sort_order: SortOrder,
+    properties: Mapping[str, str],
+    now_ms: int,
+) -> TableMetadata:
+    """The metadata of an empty table."""
+    return TableMetadata(
+        {
+            "format-version": FORMAT_VERSION,
+            "table-uuid": uuid,
+            "location": location,
+            "last-sequence-number": 0,
+            "last-updated-ms": now_ms,
+            "last-column-id": schema.highest_field_id,
+            "current-schema-id": schema.schema_id,
+            "schemas": [_dump(schema)],
+            "default-spec-id": spec.spec_id,
+            "partition-specs": [_dump(spec)],
+            "last-partition-id": spec.last_assigned_field_id,
+            "default-sort-order-id": sort_order.order_id,
+            "sort-orders": [_dump(sort_order)],
+            "properties": dict(properties),
+            "current-snapshot-id": None,
+            "refs": {},
+            "snapshots": [],
+            "snapshot-log": [],
+            "metadata-log": [],
+        }
+    )
+
+
+def with_snapshot(metadata: TableMetadata, snapshot: NewSnapshot) -> TableMetadata:
+    """The table after `snapshot`, with the newest `KEPT_SNAPSHOTS` of them."""
+    parent = metadata.fields.get("current-snapshot-id")
+    added: dict[str, Any] = {
+        "snapshot-id": snapshot.snapshot_id,
+        "sequence-number": snapshot.sequence_number,
+        "timestamp-ms": snapshot.timestamp_ms,
+        "manifest-list": snapshot.manifest_list,
+        "summary": dict(snapshot.summary),
+        "schema-id": metadata.fields["current-schema-id"],
+    }
+    if parent is not None:
+        added["parent-snapshot-id"] = parent
+    entry = {"snapshot-id": snapshot.snapshot_id, "timestamp-ms": snapshot.timestamp_ms}
+    return metadata.changed(
+        last_sequence_number=snapshot.sequence_number,
+        last_updated_ms=snapshot.timestamp_ms,
+        current_snapshot_id=snapshot.snapshot_id,
+        refs={MAIN: {"snapshot-id": snapshot.snapshot_id, "type": "branch"}},
+        snapshots=[*metadata.fields["snapshots"], added][-KEPT_SNAPSHOTS:],
+        snapshot_log=[*metadata.fields["snapshot-log"], entry][-KEPT_SNAPSHOTS:],
+    )
+
+
+def with_previous(metadata: TableMetadata, previous_file: str, previous_ms: int) -> TableMetadata:
+    """The metadata with a note of the file that it follows."""
+    entry = {"metadata-file": previous_file, "timestamp-ms": previous_ms}
+    return metadata.changed(metadata_log=[*metadata.fields["metadata-log"], entry][-KEPT_METADATA_LOG:])
+
+
+def with_properties(
+    metadata: TableMetadata, set_: Mapping[str, str], removed: frozenset[str], now_ms: int
+) -> TableMetadata:
+    kept = {name: value for name, value in metadata.properties.items() if name not in removed}
+    return metadata.changed(properties={**kept, **set_}, last_updated_ms=now_ms)
+
+
+def with_schema(metadata: TableMetadata, schema: Schema, now_ms: int) -> TableMetadata:
+    """The table with `schema` as its current one; its id is assigned here."""
+    known = next((known for known in metadata.schemas.values() if known == schema), None)
+    if known is not None:
+        return metadata.changed(current_schema_id=known.schema_id, last_updated_ms=now_ms)
+    schema_id = max(metadata.schemas) + 1
+    raw = {**_dump(schema), "schema-id": schema_id}
+    return metadata.changed(
+        schemas=[*metadata.fields["schemas"], raw],
+        current_schema_id=schema_id,
+        last_column_id=max(metadata.fields["last-column-id"], schema.highest_field_id),
+        last_updated_ms=now_ms,
+    )
+
+
+def with_spec(metadata: TableMetadata, spec: PartitionSpec, now_ms: int) -> TableMetadata:
+    """The table with `spec` for new files; the caller has assigned its id and those of its new fields."""
+    others = [raw for raw in metadata.fields["partition-specs"] if raw["spec-id"] != spec.spec_id]
+    return metadata.changed(
+        partition_specs=[*others, _dump(spec)],
+        default_spec_id=spec.spec_id,
+        last_partition_id=max(metadata.fields["last-partition-id"], spec.last_assigned_field_id),
+        last_updated_ms=now_ms,
+    )
+
+
+def _dump(model: Schema | PartitionSpec | SortOrder) -> dict[str, Any]:
+    dumped: dict[str, Any] = json.loads(model.model_dump_json())
+    return dumped

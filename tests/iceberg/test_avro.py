@@ -1,0 +1,227 @@
+"""Manifests and manifest lists: pyiceberg reads ours, we read pyiceberg's, and skipping changes nothing."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFile as PeerFile
+from pyiceberg.manifest import (
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    read_manifest_list,
+    write_manifest,
+)
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from headgate.errors import CorruptLakeError
+from headgate.iceberg.avro import (
+    decode_manifest,
+    decode_manifest_list,
+    encode_manifest,
+    encode_manifest_list,
+)
+from headgate.iceberg.data_file import (
+    ColumnMetrics,
+    Content,
+    DataFile,
+    Entry,
+    FieldSummary,
+    Manifest,
+    Status,
+)
+
+TYPES: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    (StringType(), st.text(max_size=8)),
+    (IntegerType(), st.integers(-(2**31), 2**31 - 1)),
+    (LongType(), st.integers(-(2**63), 2**63 - 1)),
+    (BooleanType(), st.booleans()),
+    (DoubleType(), st.floats(allow_nan=False)),
+    (DateType(), st.integers(-700_000, 700_000)),
+    (TimestampType(), st.integers(-(10**15), 10**15)),
+    (TimestamptzType(), st.integers(-(10**15), 10**15)),
+    (BinaryType(), st.binary(max_size=8)),
+    (DecimalType(9, 2), st.integers(-(10**8), 10**8).map(lambda cents: Decimal(cents).scaleb(-2))),
+]
+SCHEMA = Schema(*(NestedField(number + 1, f"c{number}", kind) for number, (kind, _) in enumerate(TYPES)))
+SPEC = PartitionSpec(
+    *(
+        PartitionField(number + 1, 1000 + number, IdentityTransform(), f"c{number}")
+        for number in range(len(TYPES))
+    )
+)
+METRICS = ColumnMetrics({1: 30}, {1: 10, 2: 10}, {1: 0}, {5: 1}, {2: b"\x01\0\0\0"}, {2: b"\x09\0\0\0"})
+partitions = st.tuples(*(st.none() | values for _, values in TYPES))
+
+
+def a_manifest(data: bytes, **changes: Any) -> Manifest:
+    fields: dict[str, Any] = {
+        "path": "m",
+        "length": len(data),
+        "spec_id": 0,
+        "content": Content.DATA,
+        "sequence_number": 9,
+        "min_sequence_number": 3,
+        "snapshot_id": 77,
+        "added_files": 1,
+        "existing_files": 0,
+        "deleted_files": 0,
+        "added_rows": 10,
+        "existing_rows": 0,
+        "deleted_rows": 0,
+    }
+    return Manifest(**fields | changes)
+
+
+def an_entry(partition: tuple[Any, ...], number: int = 0, **changes: Any) -> Entry:
+    file = DataFile(f"file:///t/{number}.parquet", partition, 0, 10, 1234, METRICS, (4,), sort_order_id=0)
+    fields: dict[str, Any] = {
+        "status": Status.ADDED,
+        "snapshot_id": 77,
+        "sequence_number": None,
+        "file_sequence_number": None,
+        "file": file,
+    }
+    return Entry(**fields | changes)
+
+
+@given(st.lists(partitions, min_size=1, max_size=6))
+def test_entries_come_back_with_inherited_numbers(values: list[tuple[Any, ...]]) -> None:
+    entries = [an_entry(partition, number) for number, partition in enumerate(values)]
+    data = encode_manifest(entries, SCHEMA, SPEC)
+    back = {entry.file.path: entry for entry in decode_manifest(data, a_manifest(data))}
+    assert {path: entry.file for path, entry in back.items()} == {
+        entry.file.path: entry.file for entry in entries
+    }
+    assert {(entry.sequence_number, entry.file_sequence_number) for entry in back.values()} == {(9, 9)}
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=30), st.sets(st.integers(0, 4)))
+def test_passing_over_partitions_gives_what_filtering_gives(values: list[int], wanted: set[int]) -> None:
+    schema = Schema(NestedField(1, "id", IntegerType()))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+    data = encode_manifest([an_entry((v,), n) for n, v in enumerate(values)], schema, spec)
+    everything = list(decode_manifest(data, a_manifest(data)))
+    some = list(decode_manifest(data, a_manifest(data), lambda partition: partition[0] in wanted))
+    assert some == [entry for entry in everything if entry.file.partition[0] in wanted]
+
+
+def test_existing_entries_keep_their_own_numbers() -> None:
+    entry = an_entry(
+        (None,) * len(TYPES), status=Status.EXISTING, snapshot_id=5, sequence_number=3, file_sequence_number=3
+    )
+    data = encode_manifest([entry], SCHEMA, SPEC)
+    assert list(decode_manifest(data, a_manifest(data))) == [entry]
+
+
+def peer_manifest(path: Path, content: Content = Content.DATA) -> ManifestFile:
+    return ManifestFile.from_args(
+        manifest_path=str(path),
+        manifest_length=path.stat().st_size,
+        partition_spec_id=0,
+        content=int(content),
+        sequence_number=9,
+        min_sequence_number=3,
+        added_snapshot_id=77,
+        added_files_count=1,
+        existing_files_count=0,
+        deleted_files_count=0,
+        added_rows_count=10,
+        existing_rows_count=0,
+        deleted_rows_count=0,
+        partitions=[],
+        key_metadata=None,
+    )
+
+
+def test_pyiceberg_reads_our_manifest(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "ts", TimestampType()), NestedField(2, "s", StringType()))
+    spec = PartitionSpec(
+        PartitionField(1, 1000, DayTransform(), "ts_day"), PartitionField(2, 1001, IdentityTransform(), "s")
+    )
+    entries = [an_entry((19_000 + n % 2, None if n == 3 else "x"), n) for n in range(5)]
+    path = tmp_path / "m.avro"
+    path.write_bytes(encode_manifest(entries, schema, spec))
+    read = {e.data_file.file_path: e for e in peer_manifest(path).fetch_manifest_entry(PyArrowFileIO())}
+    for entry in entries:
+        peer = read[entry.file.path]
+        assert tuple(peer.data_file.partition[i] for i in range(2)) == entry.file.partition
+        assert peer.sequence_number == 9
+        assert peer.data_file.record_count == 10
+        assert peer.data_file.lower_bounds == dict(METRICS.lower)
+        assert peer.data_file.nan_value_counts == dict(METRICS.nans)
+        assert peer.data_file.file_format is FileFormat.PARQUET
+
+
+def test_we_read_the_manifest_of_pyiceberg(tmp_path: Path) -> None:
+    schema = Schema(NestedField(1, "d", DateType()))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "d"))
+    path = tmp_path / "m.avro"
+    day = (date(2026, 11, 15) - date(1970, 1, 1)).days
+    with write_manifest(2, spec, schema, PyArrowFileIO().new_output(str(path)), 77, "deflate") as writer:
+        for number in range(4):
+            file = PeerFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=f"file:///t/{number}.parquet",
+                file_format=FileFormat.PARQUET,
+                partition=Record(day + number),
+                record_count=10,
+                file_size_in_bytes=100,
+                value_counts={1: 10},
+            )
+            writer.add(
+                ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=77, data_file=file)
+            )
+    data = path.read_bytes()
+    entries = list(decode_manifest(data, a_manifest(data), lambda partition: partition[0] > day))
+    assert [entry.file.partition for entry in entries] == [(day + 1,), (day + 2,), (day + 3,)]
+    assert entries[0].file.metrics.values == {1: 10}
+
+
+def test_a_manifest_list_comes_back_and_pyiceberg_reads_it(tmp_path: Path) -> None:
+    summary = FieldSummary(contains_null=True, contains_nan=False, lower=b"\1\0\0\0", upper=None)
+    manifests = (
+        a_manifest(b"x" * 10, path="a", partitions=(summary,)),
+        a_manifest(b"x", path="b", content=Content.POSITION_DELETES, deleted_files=3),
+    )
+    data = encode_manifest_list(manifests, 77, None, 9)
+    assert decode_manifest_list(data, "here") == manifests
+    path = tmp_path / "list.avro"
+    path.write_bytes(data)
+    peers = list(read_manifest_list(PyArrowFileIO().new_input(str(path))))
+    assert [peer.manifest_path for peer in peers] == ["a", "b"]
+    assert [int(peer.content) for peer in peers] == [0, 1]
+    assert peers[0].partitions is not None
+    assert peers[0].partitions[0].lower_bound == b"\1\0\0\0"
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:40], lambda data: b"oops" + data, lambda _: b""])
+def test_damage_is_named(damage: Any) -> None:
+    data = encode_manifest([an_entry((None,) * len(TYPES))], SCHEMA, SPEC)
+    with pytest.raises(CorruptLakeError, match="the manifest m cannot be read"):
+        list(decode_manifest(damage(data), a_manifest(data)))

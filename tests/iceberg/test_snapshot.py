@@ -1,0 +1,148 @@
+"""Snapshots: what is appended is read by other engines, manifests stay few, and removed files are gone."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.errors import InvalidInputError
+from headgate.iceberg.arrow import fitted
+from headgate.iceberg.avro import decode_manifest
+from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
+from headgate.iceberg.metadata import KEPT_SNAPSHOTS, TableMetadata
+from headgate.iceberg.snapshot import FileChange, Occasion, manifests_to_read, take_snapshot
+from headgate.model.identifiers import TxId, Version
+from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
+from tests.iceberg.tables_on_disk import DiskTable
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        ("s", pa.string()),
+        ("ts", pa.timestamp("us")),
+        ("tags", pa.list_(pa.string())),
+        ("m", pa.map_(pa.string(), pa.int32())),
+        ("st", pa.struct([("a", pa.int32())])),
+    ]
+)
+
+
+def rows(version: int) -> pa.Table:
+    return pa.table(
+        {
+            "id": list(range(version * 10, version * 10 + 10)),
+            "s": [f"s{version}", None] * 5,
+            "ts": [dt.datetime(2026, 1, 1 + version % 3, hour) for hour in range(10)],
+            "tags": [["a", "b"]] * 10,
+            "m": [[("k", 1)]] * 10,
+            "st": [{"a": version}] * 10,
+        },
+        schema=SCHEMA,
+    )
+
+
+@pytest.mark.slow
+def test_other_engines_read_what_was_appended(tmp_path: Path) -> None:
+    table = DiskTable(tmp_path, SCHEMA, ["day(ts)", "bucket(4, id)"])
+    for version in range(1, 24):
+        table.append(version, rows(version))
+        assert table.written == 2  # one manifest and one manifest list, also where manifests are merged
+    assert len(table.manifests) == 5
+    numbers = [number for version in range(1, 24) for number in range(version * 10, version * 10 + 10)]
+    expected = [(230, sum(numbers), 23, 230, 460)]
+    assert ask_duckdb(tmp_path, "count(*), sum(id), max(st.a), sum(m['k']), sum(len(tags))") == expected
+    clickhouse = ask_clickhouse(tmp_path, "count(), sum(id), max(st.a), sum(m['k']), sum(length(tags))")
+    assert [tuple(int(value) for value in row) for row in clickhouse] == expected
+    assert sorted(row["id"] for row in ask_pyiceberg(table.metadata_file(23))) == numbers
+    day = "ts >= '2026-01-02T00:00:00' and ts < '2026-01-03T00:00:00' and id < 50"
+    assert {row["id"] // 10 for row in ask_pyiceberg(table.metadata_file(23), day)} == {1, 4}
+    # An older version is still what it was.
+    assert len(ask_pyiceberg(table.metadata_file(7))) == 70
+
+
+def test_removed_files_are_gone_and_the_rest_stays(tmp_path: Path) -> None:
+    table = DiskTable(tmp_path, SCHEMA, ["day(ts)"])
+    files: list[DataFile] = []
+    for version in range(1, 13):
+        files.extend(table.append(version, rows(version)))
+    gone = frozenset(file.path for file in files[::3])
+    table.change(13, FileChange("overwrite", removed=gone))
+    assert table.live_files() == {file.path for file in files} - gone
+    assert len(ask_pyiceberg(table.metadata_file(13))) == 10 * (12 - len(gone))
+    table.append(14, rows(14))
+    assert len(ask_pyiceberg(table.metadata_file(14))) == 10 * (13 - len(gone))
+
+
+def a_file(number: int, partition: int) -> DataFile:
+    return DataFile(f"file:///t/{number}.parquet", (partition,), 0, 1, 1)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.integers(0, 3)), min_size=1, max_size=40))
+def test_a_random_history_of_files(history: list[tuple[int, bool, int]]) -> None:
+    """Appends and removals against a set of paths, with merging at every boundary."""
+    metadata, live, version = _empty(), set[str](), 0
+    manifests: tuple[Manifest, ...] = ()
+    stored: dict[str, tuple[Entry, ...]] = {}
+    for gap, remove, partition in history:
+        version += gap
+        added = (a_file(version, partition),)
+        removed = frozenset(sorted(live)[:1]) if remove else frozenset()
+        change = FileChange("overwrite" if removed else "append", added, removed)
+        occasion = Occasion(Version(version), TxId(f"{version:032x}"), version, divisor=3)
+        needed = {m.path: stored[m.path] for m in manifests_to_read(manifests, change, occasion)}
+        snapshot = take_snapshot(metadata, manifests, needed, change, occasion)
+        metadata, manifests = snapshot.metadata, snapshot.manifests
+        live = (live | {file.path for file in added}) - removed
+        stored |= _decoded(snapshot.manifests, snapshot.objects)
+        entries = [entry for manifest in manifests for entry in stored[manifest.path]]
+        found = [entry.file.path for entry in entries if entry.status is not Status.DELETED]
+        assert sorted(found) == sorted(live)
+        # Every entry still carries the version that added its file.
+        for entry in entries:
+            assert entry.sequence_number == int(entry.file.path.split("/")[-1].split(".")[0])
+    assert metadata.snapshot is not None
+    assert metadata.snapshot["sequence-number"] == version
+
+
+def test_the_metadata_keeps_a_bounded_number_of_snapshots() -> None:
+    metadata = _empty()
+    for version in range(1, KEPT_SNAPSHOTS + 30):
+        occasion = Occasion(Version(version), TxId(f"{version:032x}"), version, divisor=1000)
+        snapshot = take_snapshot(metadata, (), {}, FileChange("append", (a_file(version, 0),)), occasion)
+        metadata = snapshot.metadata
+    assert len(metadata.fields["snapshots"]) == KEPT_SNAPSHOTS
+    assert len(metadata.fields["snapshot-log"]) == KEPT_SNAPSHOTS
+
+
+def test_data_that_does_not_fit_lists_every_difference(tmp_path: Path) -> None:
+    schema = DiskTable(tmp_path, SCHEMA, []).metadata.schema
+    wrong = pa.table({"s": [1], "ts": ["x"], "extra": [1.0], "m": [{"a": 1}]})
+    with pytest.raises(InvalidInputError) as caught:
+        fitted(wrong, schema, "sales.orders")
+    for difference in (
+        "column id (int64) is required and missing",
+        "column s is int64",
+        "column ts is string",
+        "column m is struct<a: int64>",
+        "column extra (double) is not in the table",
+    ):
+        assert difference in caught.value.problem
+    nulls = pa.table({"id": pa.array([1, None], pa.int64())})
+    with pytest.raises(InvalidInputError, match="1 of its values are null"):
+        fitted(nulls, schema, "sales.orders")
+
+
+def _empty() -> TableMetadata:
+    return DiskTable(Path("/t"), pa.schema([("p", pa.int32())]), ["p"]).metadata
+
+
+def _decoded(manifests: tuple[Manifest, ...], objects: Mapping[str, bytes]) -> dict[str, tuple[Entry, ...]]:
+    new = [manifest for manifest in manifests if manifest.path in objects]
+    return {manifest.path: tuple(decode_manifest(objects[manifest.path], manifest)) for manifest in new}
