@@ -6,7 +6,9 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from headgate.commit.checkpoints import Checkpoints, state_at
 from headgate.commit.driver import Driver
@@ -26,6 +28,8 @@ from headgate.model.probe import ProbeReport, Promise
 from headgate.model.record import Record
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
+from headgate.model.table import TableAction, TableCommit, TableRef
+from headgate.publishing import publish
 from headgate.storage.capabilities import Store
 from headgate.storage.location import Options, open_store
 from headgate.transaction import (
@@ -34,6 +38,10 @@ from headgate.transaction import (
     TransactionConflictError,
     make_envelope,
 )
+
+if TYPE_CHECKING:
+    from headgate.iceberg.loader import TableLoader
+    from headgate.table import Table
 
 MAX_DIVISOR = 1000
 
@@ -55,6 +63,7 @@ class LogEntry:
     app: tuple[str, int] | None
     lake_properties: Mapping[str, str | None]
     properties: Mapping[str, str]
+    tables: tuple[str, ...]
     cancels: tuple[str, ...]
     next_strategy: str
     record: Mapping[str, Json]
@@ -103,6 +112,7 @@ class Lake:
         self._log = log
         self._checkpoints = checkpoints
         self._retry = retry
+        self._loader: TableLoader | None = None
 
     # --- making and opening ------------------------------------------------------------------------------
 
@@ -205,11 +215,7 @@ class Lake:
 
     def at(self, version: int) -> LakeView:
         """The lake as it was at `version`; `NotFoundError` if there is no such version yet."""
-        wanted = _checked_version(version)
-        newest = self._log.newest
-        if wanted > newest.version:
-            newest = self._refreshed()
-        state = state_at(self._checkpoints, newest, wanted)
+        state = self._state_at(version)
         return LakeView(version, MappingProxyType(dict(state.properties)), state.next_strategy)
 
     def log(self, *, limit: int | None = None, before: int | None = None) -> tuple[LogEntry, ...]:
@@ -231,6 +237,59 @@ class Lake:
         report = probe(self._log.driver.store, self._log.driver.host)
         return Diagnosis(self.place, self.strategy, report, verdicts(report))
 
+    # --- tables --------------------------------------------------------------------------------------------
+
+    def tables(self, namespace: str | None = None, *, version: int | None = None) -> tuple[str, ...]:
+        """The names of all tables, or of those in a namespace; now, or as they were at a version."""
+        state = self._refreshed() if version is None else self._state_at(version)
+        names = sorted(state.tables)
+        return tuple(name for name in names if namespace is None or name.split(".")[0] == namespace)
+
+    def table(self, name: str, *, version: int | None = None) -> Table:
+        """The table of this name; `NotFoundError` names the nearest ones. With `version`, as it was then."""
+        from headgate.table import Table
+
+        self.table_ref(name, version)
+        return Table(self, name, version)
+
+    def create_table(
+        self,
+        name: str,
+        schema: Any,
+        *,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        args: Sequence[str] = (),
+    ) -> Table:
+        """Makes a table, in a transaction of its own. `schema` is DDL, a pyarrow Schema or an Iceberg Schema.
+
+        `partition_by` takes columns and Iceberg's transforms: `["day(ts)", "bucket(8, customer)"]`.
+        """
+        self._refreshed()
+        self.run(
+            args,
+            lambda tx: tx.create_table(name, schema, partition_by=partition_by, properties=properties),
+        )
+        return self.table(name)
+
+    def drop_table(self, name: str, *, args: Sequence[str] = ()) -> CommitResult:
+        """Drops a table, in a transaction of its own. Its files stay until they are vacuumed."""
+        self._refreshed()
+        return self.run(args, lambda tx: tx.drop_table(name))
+
+    def rename_table(self, name: str, to: str, *, args: Sequence[str] = ()) -> CommitResult:
+        """Gives a table another name, in a transaction of its own."""
+        self._refreshed()
+        return self.run(args, lambda tx: tx.rename_table(name, to))
+
+    def table_ref(self, name: str, version: int | None = None) -> TableRef:
+        """Where the metadata of a table lies, now or at a version."""
+        from headgate.writing import found
+
+        state = self._refreshed() if version is None else self._state_at(version)
+        ref: TableRef = found(state, name)
+        return ref
+
     # --- changing ----------------------------------------------------------------------------------------
 
     def transaction(
@@ -249,15 +308,15 @@ class Lake:
         """
         envelope = make_envelope(self._log.driver.host, args, app, properties)
         self._refreshed()
-        return Transaction(self._log, envelope, retry or self._retry, self._after_commit)
+        return Transaction(self._log, self.loader, envelope, retry or self._retry, self._after_commit)
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
         """Sets lake properties, in a transaction of its own that is run again after a conflict."""
-        return self._run(args, lambda tx: tx.set_properties(properties))
+        return self.run(args, lambda tx: tx.set_properties(properties))
 
     def remove_properties(self, *names: str, args: Sequence[str] = ()) -> CommitResult:
         """Removes lake properties, in a transaction of its own that is run again after a conflict."""
-        return self._run(args, lambda tx: tx.remove_properties(*names))
+        return self.run(args, lambda tx: tx.remove_properties(*names))
 
     def change_strategy(self, strategy: str, *, args: Sequence[str] = ()) -> CommitResult:
         """Makes `strategy` the one of all versions after the commit that says so; writers may be running.
@@ -268,7 +327,7 @@ class Lake:
         if self.strategy == wanted.value:
             raise InvalidInputError(f"the lake uses the strategy {wanted} already", "nothing to do")
         choose(probe(self._log.driver.store, self._log.driver.host), wanted, self.place)
-        return self._run(args, lambda tx: tx.choose_strategy(wanted))
+        return self.run(args, lambda tx: tx.choose_strategy(wanted))
 
     def resolve(self, txid: str, version: int = 1) -> Resolution:
         """Settles what became of a transaction whose writer lost the answer, or died.
@@ -286,7 +345,7 @@ class Lake:
             if record.txid.text == txid:
                 return Resolution(txid, record.version.number)
         try:
-            self._run((), lambda tx: tx.cancel(TxId(txid)), base=newest)
+            self.run((), lambda tx: tx.cancel(TxId(txid)), base=newest)
         except TransactionConflictError as error:
             committed = [c.other for c in error.conflicts if c.other.txid.text == txid]
             if not committed:
@@ -294,14 +353,17 @@ class Lake:
             return Resolution(txid, committed[0].version.number)
         return Resolution(txid, None)
 
-    def _run(
-        self, args: Sequence[str], change: Callable[[Transaction], None], base: LakeState | None = None
+    def run(
+        self, args: Sequence[str], change: Callable[[Transaction], object], base: LakeState | None = None
     ) -> CommitResult:
-        """Runs an operation that can be repeated as a whole, until it is committed or hopeless."""
+        """Runs `change` in a transaction of its own, and again after a conflict, until it is committed.
+
+        For operations that can be repeated as a whole.
+        """
         host, attempts, waited = self._log.driver.host, 0, 0.0
         envelope = make_envelope(host, args, None, None)
         for run in range(1, self._retry.attempts + 1):
-            tx = Transaction(self._log, envelope, self._retry, self._after_commit, base)
+            tx = Transaction(self._log, self.loader, envelope, self._retry, self._after_commit, base)
             change(tx)
             try:
                 result = tx.commit()
@@ -318,20 +380,55 @@ class Lake:
                 )
         raise AssertionError("the last run returns or raises")
 
+    def loader(self) -> TableLoader:
+        """Reads the metadata of tables, each object once."""
+        # Made when first needed: loading pyiceberg takes longer than most commands that need no table.
+        if self._loader is None:
+            from headgate.iceberg.loader import TableLoader
+
+            self._loader = TableLoader(self._log.driver)
+        return self._loader
+
+    @property
+    def driver(self) -> Driver:
+        """What performs requests on the storage of this lake."""
+        return self._log.driver
+
+    def _state_at(self, version: int) -> LakeState:
+        wanted = _checked_version(version)
+        newest = self._log.newest
+        if wanted > newest.version:
+            newest = self._refreshed()
+        return state_at(self._checkpoints, newest, wanted)
+
     def _refreshed(self) -> LakeState:
         return self._log.catch_up(self._log.newest, 1).state
 
-    def _after_commit(self, state: LakeState) -> tuple[str, ...]:
+    def _after_commit(self, state: LakeState, tables: Sequence[TableCommit]) -> tuple[str, ...]:
         """What is due after a commit. A failure is reported, and the next writer does the work."""
-        try:
-            passed_boundary = self._checkpoints.write_due(state.version)
-            if passed_boundary and known_strategy(state.next_strategy) is StrategyName.FILETRACKER:
-                cleaned = clean_up(self._log.driver)
-                if cleaned.error is not None:
-                    return (f"clean-up of decided attempts: {cleaned.error.problem}",)
-        except StorageError as error:
-            return (f"checkpoint: {error.problem}",)
-        return ()
+        steps: list[tuple[str, Callable[[], None]]] = [
+            (f"publishing {table.name}", partial(self._publish, table))
+            for table in tables
+            if table.action is not TableAction.DROP
+        ]
+        steps.append(("checkpoint and clean-up", partial(self._checkpoint, state)))
+        postponed = []
+        for name, step in steps:
+            try:
+                step()
+            except StorageError as error:
+                postponed.append(f"{name}: {error.problem}")
+        return tuple(postponed)
+
+    def _publish(self, table: TableCommit) -> None:
+        publish(self.driver, table.table, lambda: self._refreshed().tables.get(table.name))
+
+    def _checkpoint(self, state: LakeState) -> None:
+        passed_boundary = self._checkpoints.write_due(state.version)
+        if passed_boundary and known_strategy(state.next_strategy) is StrategyName.FILETRACKER:
+            cleaned = clean_up(self._log.driver)
+            if cleaned.error is not None:
+                raise cleaned.error
 
 
 def log_entry(record: Record) -> LogEntry:
@@ -351,6 +448,7 @@ def log_entry(record: Record) -> LogEntry:
         app=None if record.app is None else (record.app.app, record.app.batch),
         lake_properties={**change.set, **dict.fromkeys(sorted(change.removed))},
         properties=dict(record.properties),
+        tables=tuple(f"{table.action.value} {table.name}" for table in record.tables),
         cancels=tuple(txid.text for txid in record.cancels),
         next_strategy=record.next_strategy,
         record=record.to_json(),

@@ -8,16 +8,19 @@ another writer can see exists before the record is decided.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
+from functools import partial
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from headgate.changes import Changes, TableChange
+from headgate.commit.driver import Driver
 from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, Lost, Unknown
-from headgate.core.conflict import Conflict, Footprint, find_conflicts
+from headgate.core.conflict import Conflict, find_conflicts
 from headgate.core.retry import RetryPolicy, delay_seconds, read_ahead
 from headgate.core.secrets import clean_text, without_secrets
 from headgate.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError
@@ -26,6 +29,12 @@ from headgate.model.identifiers import TxId, Version
 from headgate.model.record import AppBatch, Command, PropertyChange, Record
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
+from headgate.model.table import TableCommit
+
+if TYPE_CHECKING:
+    from headgate.iceberg.loader import TableLoader
+    from headgate.preparation import PreparedTable
+    from headgate.writing import TableWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +59,8 @@ class CommitResult:
 class AfterCommit(Protocol):
     """Work that is due once a version is decided."""
 
-    def __call__(self, state: LakeState) -> tuple[str, ...]:
-        """Does it, and returns what had to be postponed."""
+    def __call__(self, state: LakeState, tables: Sequence[TableCommit]) -> tuple[str, ...]:
+        """Does it, and returns what had to be postponed. `tables` are those that the commit changed."""
         ...
 
 
@@ -63,24 +72,6 @@ class Stage(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
-    """What a transaction is to change. Empty changes are refused."""
-
-    properties: PropertyChange = field(default_factory=PropertyChange)
-    strategy: StrategyName | None = None
-    cancels: tuple[TxId, ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.properties or self.strategy or self.cancels)
-
-    @property
-    def kind(self) -> str:
-        if self.strategy:
-            return "switch"
-        return "cancel" if self.cancels else "commit"
-
-
-@dataclass(frozen=True, slots=True)
 class Envelope:
     """What accompanies the changes: who asked, for which batch, with which remarks."""
 
@@ -88,6 +79,15 @@ class Envelope:
     started_at: datetime
     app: AppBatch | None = None
     properties: Mapping[str, str] | None = None
+
+    def remarks(self) -> dict[str, str]:
+        """What is also written into the snapshots of the tables, for an audit from there."""
+        remarks = dict(self.properties or {})
+        if self.command.args:
+            remarks["headgate.command"] = self.command.args[0]
+        if self.app is not None:
+            remarks |= {"headgate.app": self.app.app, "headgate.batch": str(self.app.batch)}
+        return remarks
 
 
 def make_envelope(
@@ -108,12 +108,14 @@ class Transaction:
     def __init__(
         self,
         log: CommitLog,
+        loader: Callable[[], TableLoader],
         envelope: Envelope,
         retry: RetryPolicy,
         after_commit: AfterCommit,
         base: LakeState | None = None,
     ) -> None:
         self._log = log
+        self._loader = loader
         self._host = log.driver.host
         self._envelope = envelope
         self._retry = retry
@@ -125,6 +127,7 @@ class Transaction:
         self._changes = Changes()
         self._stage = Stage.OPEN
         self._offered: Record | None = None
+        self._committed_tables: tuple[TableCommit, ...] = ()
         self._attempts = 0
         self._waited = 0.0
         self._result: CommitResult | None = None
@@ -178,6 +181,45 @@ class Transaction:
         self._require_open()
         self._changes = replace(self._changes, cancels=(*self._changes.cancels, txid))
 
+    # --- tables -----------------------------------------------------------------------------------------
+
+    def create_table(
+        self,
+        name: str,
+        schema: Any,
+        *,
+        partition_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> TableWriter:
+        """Makes a table. `schema` is DDL, a pyarrow Schema or an Iceberg Schema."""
+        from headgate import writing
+
+        return writing.create(self._open(), name, schema, partition_by, checked_properties(properties or {}))
+
+    def table(self, name: str) -> TableWriter:
+        """A table to write to; `NotFoundError` if there is none of this name."""
+        from headgate import writing
+
+        if name not in self._changes.tables:
+            writing.found(self._base, name)
+        return writing.TableWriter(self._open(), name)
+
+    def drop_table(self, name: str) -> None:
+        """Drops a table. Its files stay until they are vacuumed."""
+        from headgate import writing
+
+        writing.drop(self._open(), name)
+
+    def rename_table(self, name: str, to: str) -> None:
+        """Gives a table another name. Its files stay where they are."""
+        from headgate import writing
+
+        writing.rename(self._open(), name, to)
+
+    def _open(self) -> _Open:
+        self._require_open()
+        return _Open(self)
+
     def abort(self) -> None:
         """Gives up; nothing was or will be changed."""
         self._require_open()
@@ -210,7 +252,8 @@ class Transaction:
                 self._stage = Stage.ABORTED
             raise
         if not result.already_committed:
-            self._result = replace(result, postponed=self._after_commit(self._state))
+            postponed = self._after_commit(self._state, self._committed_tables)
+            self._result = replace(result, postponed=postponed)
         return self.result
 
     def _commit(self) -> CommitResult:
@@ -243,7 +286,8 @@ class Transaction:
     def _offer(self) -> bool:
         """Offers the record for the next version; False if another one was decided."""
         strategy = self._log.strategy(self._state)
-        record = self._record()
+        tables = self._prepare()
+        record = self._record(tables)
         self._attempts += 1
         # From here on, whatever interrupts us leaves the question whether the record was decided.
         self._offered, self._stage = record, Stage.UNSETTLED
@@ -253,7 +297,24 @@ class Transaction:
             # The strategy's word that ours is not and never will be decided.
             self._offered, self._stage = None, Stage.OPEN
             raise
+        for table in tables:
+            if table.metadata is not None:
+                self._loader().remember(table.commit.table.metadata, table.metadata, table.manifests)
         return self._decided(record, outcome)
+
+    def _prepare(self) -> list[PreparedTable]:
+        """Writes the metadata objects of the changed tables for the next version. Nobody sees them yet."""
+        if not self._changes.tables:
+            return []
+        from headgate.preparation import Attempt, prepare  # loads pyiceberg, which only tables need
+
+        attempt = Attempt(
+            self._state, self._txid, self._host.now(), self._log.identity.divisor, self._envelope.remarks()
+        )
+        tables = prepare(self._loader(), list(self._changes.tables.values()), attempt)
+        objects = [item for table in tables for item in table.objects.items()]
+        self._host.together([partial(self._log.driver.put, key, data) for key, data in objects])
+        return tables
 
     def _settle(self, record: Record) -> bool:
         """Finds out what became of a record whose answer was lost; False if another one was decided."""
@@ -265,6 +326,7 @@ class Transaction:
         match outcome:
             case Committed():
                 self._state = self._log.absorb(self._state, record.encode()).state
+                self._committed_tables = record.tables
                 self._end(self._result_at(record.version))
                 return True
             case Lost(data):
@@ -282,7 +344,7 @@ class Transaction:
                     self.txid,
                 )
 
-    def _record(self) -> Record:
+    def _record(self, tables: Sequence[PreparedTable]) -> Record:
         changes, envelope = self._changes, self._envelope
         strategy = self._state.next_strategy if changes.strategy is None else changes.strategy.value
         return Record(
@@ -298,6 +360,8 @@ class Transaction:
             next_strategy=strategy,
             app=envelope.app,
             lake_properties=changes.properties,
+            tables=tuple(table.commit for table in tables),
+            paths={path: change for table in tables for path, change in table.paths.items()},
             cancels=changes.cancels,
             properties=envelope.properties or {},
         )
@@ -328,13 +392,7 @@ class Transaction:
         )
 
     def _refuse_conflicts(self) -> None:
-        footprint = Footprint(
-            self._txid,
-            self._changes.properties,
-            self._changes.strategy is not None,
-            frozenset(self._changes.cancels),
-        )
-        conflicts = find_conflicts(footprint, self._unchecked)
+        conflicts = find_conflicts(self._changes.footprint(self._txid), self._unchecked)
         if conflicts:
             raise TransactionConflictError(conflict_text(conflicts), conflicts=conflicts)
         self._unchecked = ()
@@ -375,6 +433,36 @@ class Transaction:
             self.commit()
         else:
             self.abort()
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """A transaction as writing to its tables sees it."""
+
+    tx: Transaction
+
+    @property
+    def base(self) -> LakeState:
+        return self.tx._base
+
+    @property
+    def id(self) -> TxId:
+        return self.tx._txid
+
+    @property
+    def driver(self) -> Driver:
+        return self.tx._log.driver
+
+    def loader(self) -> TableLoader:
+        return self.tx._loader()
+
+    def changes(self) -> Changes:
+        self.tx._require_open()
+        return self.tx._changes
+
+    def note(self, change: TableChange) -> None:
+        self.tx._require_open()
+        self.tx._changes = self.tx._changes.with_table(change)
 
 
 class TransactionConflictError(ConflictError):

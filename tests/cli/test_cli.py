@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -122,7 +123,7 @@ def test_each_kind_of_error_has_its_code() -> None:
 
 
 def test_every_command_teaches() -> None:
-    for command in ("init", "log", "show", "doctor", "demo"):
+    for command in ("init", "tables", "log", "show", "doctor", "demo"):
         result = run(command, "--help")
         assert result.exit_code == 0
         assert "Example: headgate" in result.output
@@ -134,3 +135,14 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "killed in the middle of its work" in result.output
     assert hg.Lake.open(tmp_path / "lake").version >= 75
+
+
+def test_tables_are_listed_now_and_as_they_were(place: Path) -> None:
+    lake = hg.Lake.open(place)
+    orders = lake.create_table("sales.orders", "id BIGINT")
+    orders.append(pa.table({"id": [1, 2, 3]}))
+    lines = run("tables", place).output.splitlines()
+    assert lines[1].split("\t")[:3] == ["sales.orders", "3", "1"]
+    (shown,) = json.loads(run("tables", place, "--json", "--version", "3").output)
+    assert (shown["rows"], shown["files"]) == (0, 0)
+    assert json.loads(run("tables", place, "--json", "--version", "2").output) == []

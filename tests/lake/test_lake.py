@@ -430,7 +430,7 @@ def test_a_checkpoint_that_cannot_be_written_is_postponed_and_made_up_for() -> N
     schedule.add(Fault(lambda request: "checkpoint" in getattr(request, "key", ""), refuse, times=None))
     result = lake.set_properties({"n": "10"})
     assert result.version == 10
-    assert result.postponed[0].startswith("checkpoint:")
+    assert result.postponed[0].startswith("checkpoint and clean-up:")
     assert store.list_page("control/checkpoint/").keys == ()
     other = hg.Lake.open(store)
     assert other.set_properties({"later": "1"}).postponed == ()

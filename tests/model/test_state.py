@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version
 from headgate.model.state import AppProgress, LakeState
+from headgate.model.table import TableRef
 
 STATE = LakeState(
     Version(20),
     "sha256:1",
     "rename",
     {"owner": "ann"},
+    {"sales.orders": TableRef("u", "data/sales/orders", "data/sales/orders/metadata/1.json")},
     {"loader": AppProgress(4, Version(17))},
     {TxId("b" * 32): Version(9)},
 )

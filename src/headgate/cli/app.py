@@ -94,6 +94,27 @@ def init(
         output.console().print(f"made a lake at {lake.place} with the strategy {lake.strategy}")
 
 
+@app.command(epilog="Example: headgate tables ./lake")
+def tables(
+    place: Place,
+    version: Annotated[
+        int | None, typer.Option(min=0, help="The tables as they were at this version.")
+    ] = None,
+    option: StoreOptions = None,
+    json: AsJson = False,
+) -> None:
+    """List the tables, with their rows, files and bytes."""
+    with reported(as_json=json):
+        lake = Lake.open(place, options=_options(option))
+        shown = [output.table_json(lake, name, version) for name in lake.tables(version=version)]
+        if json:
+            output.print_json(shown)
+        else:
+            output.print_rows(
+                f"{lake.place}", output.TABLE_COLUMNS, [output.table_row(line) for line in shown]
+            )
+
+
 @app.command(epilog="Example: headgate log ./lake --limit 5")
 def log(
     place: Place,

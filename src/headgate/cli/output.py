@@ -64,6 +64,7 @@ def _change_text(entry: LogEntry) -> str:
     parts = [
         f"-{name}" if value is None else f"{name}={value}" for name, value in entry.lake_properties.items()
     ]
+    parts += entry.tables
     parts += [f"cancels {txid}" for txid in entry.cancels]
     if entry.kind == "switch":
         parts.append(f"next strategy: {entry.next_strategy}")
@@ -73,6 +74,30 @@ def _change_text(entry: LogEntry) -> str:
 
 
 LOG_COLUMNS = ("version", "committed (UTC)", "kind", "by", "change", "args")
+
+
+def table_json(lake: Lake, name: str, version: int | None) -> dict[str, Any]:
+    """A table for programs."""
+    table = lake.table(name) if version is None else lake.table(name, version=version)
+    files = table.files()
+    return {
+        "name": name,
+        "rows": sum(file.rows for file in files),
+        "files": len(files),
+        "bytes": sum(file.size_bytes for file in files),
+        "location": table.location,
+        "metadata": table.metadata_location,
+        "columns": [f"{field.name} {field.field_type}" for field in table.schema.fields],
+    }
+
+
+TABLE_COLUMNS = ("table", "rows", "files", "bytes", "columns")
+
+
+def table_row(table: dict[str, Any]) -> tuple[str, ...]:
+    """A table as a line of `headgate tables`."""
+    numbers = (f"{table[name]:,}" for name in ("rows", "files", "bytes"))
+    return (table["name"], *numbers, ", ".join(table["columns"]))
 
 
 def lake_json(lake: Lake) -> dict[str, Any]:

@@ -6,11 +6,23 @@ or with None; the numbers are those of the conflict matrix in the design.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange, Record
+from headgate.model.table import TableAction, TableCommit
+
+
+@dataclass(frozen=True, slots=True)
+class TableFootprint:
+    """What a transaction does to one table. `uuid` is None for a table that it creates."""
+
+    name: str
+    uuid: str | None
+    takes_name: str | None = None
+    replaces_all: bool = False
+    property_names: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +31,7 @@ class Footprint:
 
     txid: TxId
     properties: PropertyChange
+    tables: tuple[TableFootprint, ...] = ()
     strategy_change: bool = False
     cancels: frozenset[TxId] = frozenset()
 
@@ -65,11 +78,51 @@ def _too_late_to_cancel(ours: Footprint, other: Record) -> str | None:
     return "it is the transaction to be cancelled" if other.txid in ours.cancels else None
 
 
+def _pairs(ours: Footprint, other: Record) -> Iterator[tuple[TableFootprint, TableCommit]]:
+    """Our tables and theirs, where they are the same table."""
+    for mine in ours.tables:
+        yield from ((mine, theirs) for theirs in other.tables if theirs.table.uuid == mine.uuid)
+
+
+def _same_name(ours: Footprint, other: Record) -> str | None:
+    taken = {t.name for t in other.tables if t.action in (TableAction.CREATE, TableAction.RENAME)}
+    wanted = sorted({t.takes_name for t in ours.tables if t.takes_name is not None} & taken)
+    return f"both make the table {', '.join(wanted)}" if wanted else None
+
+
+def _table_gone(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        if theirs.action is TableAction.DROP:
+            return f"it dropped the table {mine.name}"
+        if theirs.action is TableAction.RENAME:
+            return f"it renamed the table {mine.name} to {theirs.name}"
+    return None
+
+
+def _both_replace(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        if mine.replaces_all and theirs.replaces_all:
+            return f"both replace all rows of {mine.name}"
+    return None
+
+
+def _same_table_property(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        names = sorted(mine.property_names & theirs.property_names)
+        if names:
+            return f"both change the properties {', '.join(names)} of {mine.name}"
+    return None
+
+
 MATRIX: tuple[Rule, ...] = (
+    Rule(27, "overwrite against overwrite", _both_replace),
     Rule(31, "property change against property change", _same_property),
+    Rule(31, "table property change against table property change", _same_table_property),
     Rule(31, "strategy change against strategy change", _both_switch),
     Rule(36, "cancelled by a record", _cancelled, rerun_helps=False),
     Rule(36, "cancelling a committed transaction", _too_late_to_cancel, rerun_helps=False),
+    Rule(40, "create against create", _same_name, rerun_helps=False),
+    Rule(41, "table dropped or renamed", _table_gone, rerun_helps=False),
 )
 
 

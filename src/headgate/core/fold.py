@@ -9,6 +9,7 @@ from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
 from headgate.model.record import Record
 from headgate.model.state import AppProgress, LakeState
+from headgate.model.table import TableAction, TableRef
 
 
 def empty_state(identity: LakeIdentity, identity_bytes: bytes) -> LakeState:
@@ -27,6 +28,7 @@ def apply(state: LakeState, record: Record, record_bytes: bytes) -> LakeState:
         digest=digest(record_bytes),
         next_strategy=record.next_strategy,
         properties=_properties(state, record),
+        tables=_tables(state, record),
         apps=_apps(state, record),
         cancelled=state.cancelled
         if not record.cancels
@@ -41,6 +43,20 @@ def _properties(state: LakeState, record: Record) -> Mapping[str, str]:
         return state.properties
     kept = {name: value for name, value in state.properties.items() if name not in change.removed}
     return {**kept, **change.set}
+
+
+def _tables(state: LakeState, record: Record) -> Mapping[str, TableRef]:
+    if not record.tables:
+        return state.tables
+    tables = dict(state.tables)
+    for commit in record.tables:
+        if commit.action is TableAction.DROP:
+            tables.pop(commit.name, None)
+            continue
+        if commit.renamed_from is not None:
+            tables.pop(commit.renamed_from, None)
+        tables[commit.name] = commit.table
+    return tables
 
 
 def _apps(state: LakeState, record: Record) -> Mapping[str, AppProgress]:

@@ -218,5 +218,5 @@ def footer_of(data: bytes) -> pq.FileMetaData:
 
 def concatenated(tables: Sequence[pa.Table], schema: Schema) -> pa.Table:
     """All rows, in a table of `schema`."""
-    wanted = schema_to_pyarrow(schema)
-    return pa.concat_tables(tables) if tables else wanted.empty_table()
+    wanted = schema_to_pyarrow(schema, include_field_ids=False)
+    return pa.concat_tables(table.cast(wanted) for table in tables) if tables else wanted.empty_table()

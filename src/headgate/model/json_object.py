@@ -79,6 +79,12 @@ class JsonObject:
         except ValueError as error:
             raise CorruptLakeError(f"{self.origin}: field {name!r} is not a time: {text[:80]!r}") from error
 
+    def optional_text(self, name: str) -> str | None:
+        return None if self.fields.get(name) is None else self.text(name)
+
+    def optional_number(self, name: str) -> int | None:
+        return None if self.fields.get(name) is None else self.number(name)
+
     def object(self, name: str) -> JsonObject:
         value: dict[str, Json] = self._typed(name, dict, self._value(name))
         return JsonObject(value, f"{self.origin}, field {name!r}")
@@ -99,6 +105,13 @@ class JsonObject:
     def unknown(self, *known: str) -> dict[str, Json]:
         """The fields that this release does not know, to be written back untouched."""
         return {name: value for name, value in self.fields.items() if name not in known}
+
+    def objects(self, name: str) -> Iterator[JsonObject]:
+        """A list of objects; an absent field is an empty one."""
+        value: list[Json] = self._typed(name, list, self.fields.get(name, []))
+        for position, item in enumerate(value):
+            inside: dict[str, Json] = self._typed(name, dict, item)
+            yield JsonObject(inside, f"{self.origin}, {name}[{position}]")
 
     def objects_by_name(self, name: str) -> Iterator[tuple[str, JsonObject]]:
         """The objects inside an object; an absent field is an empty one."""

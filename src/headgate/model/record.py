@@ -14,6 +14,7 @@ from datetime import datetime
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.json_object import Json, JsonObject, encode, timestamp
+from headgate.model.table import PathChange, TableCommit
 from headgate.release import __version__
 
 RECORD_FORMAT = 1
@@ -108,6 +109,8 @@ KNOWN_FIELDS = (
     "base",
     "attempts",
     "lake_properties",
+    "tables",
+    "paths",
     "cancels",
     "next_strategy",
     "properties",
@@ -135,6 +138,8 @@ class Record:
     next_strategy: str
     app: AppBatch | None = None
     lake_properties: PropertyChange = field(default_factory=PropertyChange)
+    tables: tuple[TableCommit, ...] = ()
+    paths: Mapping[str, PathChange] = field(default_factory=dict)
     cancels: tuple[TxId, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     unknown: Mapping[str, Json] = field(default_factory=dict)
@@ -160,6 +165,10 @@ class Record:
             fields["app"] = self.app.to_json()
         if self.lake_properties:
             fields["lake_properties"] = self.lake_properties.to_json()
+        if self.tables:
+            fields["tables"] = [table.to_json() for table in self.tables]
+        if self.paths:
+            fields["paths"] = {path: change.to_json() for path, change in self.paths.items()}
         if self.cancels:
             fields["cancels"] = [txid.text for txid in self.cancels]
         if self.properties:
@@ -191,6 +200,8 @@ class Record:
             next_strategy=source.text("next_strategy"),
             app=None if app is None else AppBatch.from_json(app),
             lake_properties=PropertyChange() if changed is None else PropertyChange.from_json(changed),
+            tables=tuple(TableCommit.from_json(table) for table in source.objects("tables")),
+            paths={path: PathChange.from_json(inside) for path, inside in source.objects_by_name("paths")},
             cancels=tuple(_txid(source, text) for text in source.texts("cancels")),
             properties=source.text_by_name("properties"),
             unknown=source.unknown(*KNOWN_FIELDS),

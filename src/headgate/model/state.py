@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.json_object import Json, JsonObject, digest, encode
+from headgate.model.table import TableRef
 
 CHECKPOINT_FORMAT = 1
 
@@ -28,6 +29,7 @@ class LakeState:
     digest: str
     next_strategy: str
     properties: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, TableRef] = field(default_factory=dict)
     apps: Mapping[str, AppProgress] = field(default_factory=dict)
     cancelled: Mapping[TxId, Version] = field(default_factory=dict)
 
@@ -43,6 +45,7 @@ class LakeState:
             "digest": self.digest,
             "next_strategy": self.next_strategy,
             "properties": dict(self.properties),
+            "tables": {name: table.to_json() for name, table in self.tables.items()},
             "apps": apps,
             "cancelled": {txid.text: version.number for txid, version in self.cancelled.items()},
         }
@@ -71,6 +74,7 @@ class LakeState:
             digest=source.text("digest"),
             next_strategy=source.text("next_strategy"),
             properties=source.text_by_name("properties"),
+            tables={name: TableRef.from_json(inside) for name, inside in source.objects_by_name("tables")},
             apps={
                 app: AppProgress(inside.number("batch"), Version(inside.number("version")))
                 for app, inside in source.objects_by_name("apps")

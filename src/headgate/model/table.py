@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
 
-from headgate.errors import InvalidInputError
+from headgate.errors import CorruptLakeError, InvalidInputError
+from headgate.model.json_object import Json, JsonObject
 
 _PART = re.compile(r"[^\W_][\w\-]{0,99}|_[\w\-]{1,99}")
 """Letters of any script, digits, underscores and hyphens: safe in a path, a URL and an SQL name."""
@@ -45,10 +48,136 @@ class TableRef:
     """What the state of the lake holds of a table.
 
     `location` and `metadata` are keys inside the lake: the directory of the table, and its current metadata
-    file. `version` is the one that wrote the metadata.
+    file.
     """
 
     uuid: str
     location: str
     metadata: str
-    version: int
+
+    def to_json(self) -> dict[str, Json]:
+        return {"uuid": self.uuid, "location": self.location, "metadata": self.metadata}
+
+    @classmethod
+    def from_json(cls, source: JsonObject) -> TableRef:
+        return cls(source.text("uuid"), source.text("location"), source.text("metadata"))
+
+
+class TableAction(Enum):
+    """What a commit does to a table as a whole. The value is what stands on storage."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    DROP = "drop"
+    RENAME = "rename"
+
+
+@dataclass(frozen=True, slots=True)
+class TableCommit:
+    """A table in a record: where its metadata is after the commit, and what of it was changed.
+
+    `name` is the one after the commit; `renamed_from` the one before, if it is another. `replaces_all`: every
+    file that the table had was removed. `property_names` are the table properties that were set or removed.
+    """
+
+    name: str
+    action: TableAction
+    table: TableRef
+    renamed_from: str | None = None
+    snapshot_id: int | None = None
+    operation: str | None = None
+    replaces_all: bool = False
+    property_names: frozenset[str] = frozenset()
+    unknown: Mapping[str, Json] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        fields: dict[str, Json] = {
+            **self.unknown,
+            "name": self.name,
+            "action": self.action.value,
+            **self.table.to_json(),
+        }
+        if self.renamed_from is not None:
+            fields["renamed_from"] = self.renamed_from
+        if self.snapshot_id is not None:
+            fields["snapshot_id"] = self.snapshot_id
+            fields["operation"] = self.operation
+        if self.replaces_all:
+            fields["replaces_all"] = True
+        if self.property_names:
+            fields["property_names"] = [*sorted(self.property_names)]
+        return fields
+
+    @classmethod
+    def from_json(cls, source: JsonObject) -> TableCommit:
+        action = source.text("action")
+        if action not in {known.value for known in TableAction}:
+            raise CorruptLakeError(f"{source.origin}: {action!r} is not something that is done to a table")
+        return cls(
+            name=source.text("name"),
+            action=TableAction(action),
+            table=TableRef.from_json(source),
+            renamed_from=source.optional_text("renamed_from"),
+            snapshot_id=source.optional_number("snapshot_id"),
+            operation=source.optional_text("operation"),
+            replaces_all=source.fields.get("replaces_all") is True,
+            property_names=frozenset(source.texts("property_names")),
+            unknown=source.unknown(*_KNOWN_FIELDS),
+        )
+
+
+_KNOWN_FIELDS = (
+    "name",
+    "action",
+    "uuid",
+    "location",
+    "metadata",
+    "renamed_from",
+    "snapshot_id",
+    "operation",
+    "replaces_all",
+    "property_names",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PathChange:
+    """What a commit did at one virtual path."""
+
+    files_added: int = 0
+    rows_added: int = 0
+    bytes_added: int = 0
+    files_removed: int = 0
+    rows_removed: int = 0
+
+    def __add__(self, other: PathChange) -> PathChange:
+        return PathChange(
+            self.files_added + other.files_added,
+            self.rows_added + other.rows_added,
+            self.bytes_added + other.bytes_added,
+            self.files_removed + other.files_removed,
+            self.rows_removed + other.rows_removed,
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        counts: dict[str, Json] = {
+            "files_added": self.files_added,
+            "rows_added": self.rows_added,
+            "bytes_added": self.bytes_added,
+            "files_removed": self.files_removed,
+            "rows_removed": self.rows_removed,
+        }
+        return {name: count for name, count in counts.items() if count}
+
+    @classmethod
+    def from_json(cls, source: JsonObject) -> PathChange:
+        def count(name: str) -> int:
+            return source.optional_number(name) or 0
+
+        return cls(
+            count("files_added"),
+            count("rows_added"),
+            count("bytes_added"),
+            count("files_removed"),
+            count("rows_removed"),
+        )

@@ -61,6 +61,10 @@ class Store(ReadWhole, PutWhole, ListInPages, Protocol):
         """The place, for people: a path or URL, without credentials."""
         ...
 
+    def uri(self) -> str:
+        """The place, for engines: what stands before `/` and a key in the name of an object."""
+        ...
+
 
 @runtime_checkable
 class PutIfAbsent(Protocol):

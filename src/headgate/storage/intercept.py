@@ -63,6 +63,9 @@ class _Intercepted:
     def describe(self) -> str:
         return self._store.describe()
 
+    def uri(self) -> str:
+        return self._store.uri()
+
     def get(self, key: str) -> bytes | None:
         match self._ask(Get(key)):
             case Found(data):

@@ -110,6 +110,10 @@ class LocalStore:
     def describe(self) -> str:
         return str(self._root)
 
+    def uri(self) -> str:
+        # Not percent-encoded: Hadoop, DuckDB and others take such names literally.
+        return f"file://{self._root}"
+
     def get(self, key: str) -> bytes | None:
         path = self._path(key)
         self._require_same_place(f"cannot read {path}")

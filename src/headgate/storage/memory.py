@@ -22,6 +22,9 @@ class MemoryStore:
     def describe(self) -> str:
         return f"memory://{self._name}"
 
+    def uri(self) -> str:
+        return f"memory://{self._name}"
+
     def get(self, key: str) -> bytes | None:
         with self._lock:
             return self._objects.get(checked_key(key))

@@ -159,6 +159,9 @@ class ObjectStore:
     def describe(self) -> str:
         return self._url
 
+    def uri(self) -> str:
+        return self._url
+
     def get(self, key: str) -> bytes | None:
         checked_key(key)
         with self._translated(f"cannot read {self._url}/{key}"):

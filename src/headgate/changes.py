@@ -1,0 +1,98 @@
+"""What a transaction is to change, as values: collected by its methods, applied anew at every attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from headgate.core.conflict import Footprint, TableFootprint
+from headgate.iceberg.data_file import DataFile
+from headgate.model.identifiers import TxId
+from headgate.model.record import PropertyChange
+from headgate.model.strategy import StrategyName
+from headgate.model.table import TableRef
+
+if TYPE_CHECKING:
+    # Loading pyiceberg takes longer than most commands that need no table.
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
+    from pyiceberg.table.sorting import SortOrder
+
+
+@dataclass(frozen=True, slots=True)
+class NewTable:
+    """A table that the transaction makes."""
+
+    uuid: str
+    schema: Schema
+    spec: PartitionSpec
+    sort_order: SortOrder
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """All that a transaction does to one table. Either `new` or `base` is given.
+
+    `base` is the table as the transaction saw it. `replaced` are the files that it removes: None for none, a
+    set for an overwrite (empty if the table was). `dropped` excludes everything else.
+    """
+
+    name: str
+    base: TableRef | None = None
+    new: NewTable | None = None
+    added: tuple[DataFile, ...] = ()
+    replaced: frozenset[str] | None = None
+    properties: PropertyChange = field(default_factory=PropertyChange)
+    renamed_to: str | None = None
+    dropped: bool = False
+
+    @property
+    def name_after(self) -> str:
+        return self.renamed_to or self.name
+
+    @property
+    def changes_files(self) -> bool:
+        return bool(self.added) or self.replaced is not None
+
+    def footprint(self) -> TableFootprint:
+        takes_name = self.name_after if self.new is not None else self.renamed_to
+        return TableFootprint(
+            name=self.name,
+            uuid=None if self.base is None else self.base.uuid,
+            takes_name=takes_name,
+            replaces_all=self.replaced is not None,
+            property_names=self.properties.names(),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a transaction is to change. Empty changes are refused."""
+
+    properties: PropertyChange = field(default_factory=PropertyChange)
+    tables: Mapping[str, TableChange] = field(default_factory=dict)
+    strategy: StrategyName | None = None
+    cancels: tuple[TxId, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.properties or self.tables or self.strategy or self.cancels)
+
+    @property
+    def kind(self) -> str:
+        if self.strategy:
+            return "switch"
+        return "cancel" if self.cancels else "commit"
+
+    def with_table(self, change: TableChange) -> Changes:
+        return replace(self, tables={**self.tables, change.name: change})
+
+    def footprint(self, txid: TxId) -> Footprint:
+        return Footprint(
+            txid=txid,
+            properties=self.properties,
+            tables=tuple(change.footprint() for change in self.tables.values()),
+            strategy_change=self.strategy is not None,
+            cancels=frozenset(self.cancels),
+        )

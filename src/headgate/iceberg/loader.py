@@ -1,0 +1,115 @@
+"""Reading tables from storage, each object once: metadata, manifest lists and manifests never change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Generic, TypeVar
+
+from headgate.commit.driver import Driver
+from headgate.errors import CorruptLakeError
+from headgate.iceberg.avro import Wanted, decode_manifest, decode_manifest_list
+from headgate.iceberg.data_file import Entry, Manifest
+from headgate.iceberg.metadata import TableMetadata
+
+KEPT_TABLES = 256
+KEPT_ENTRIES = 200_000
+"""How many entries of manifests a handle keeps in memory, over all tables."""
+
+T = TypeVar("T")
+
+
+class _Kept(Generic[T]):
+    """Values by name, the oldest forgotten first when they weigh too much together."""
+
+    def __init__(self, limit: int, weight: Callable[[T], int]) -> None:
+        self._limit = limit
+        self._weight = weight
+        self._total = 0
+        self._values: dict[str, T] = {}
+        self._lock = threading.Lock()
+
+    def get(self, name: str) -> T | None:
+        return self._values.get(name)
+
+    def put(self, name: str, value: T) -> None:
+        with self._lock:
+            if name in self._values:
+                return
+            self._values[name] = value
+            self._total += self._weight(value)
+            while self._total > self._limit and len(self._values) > 1:
+                oldest = next(iter(self._values))
+                self._total -= self._weight(self._values.pop(oldest))
+
+
+class TableLoader:
+    """Tables of one lake. Safe to share between threads."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._root = driver.store.uri()
+        self._metadata: _Kept[TableMetadata] = _Kept(KEPT_TABLES, lambda _: 1)
+        self._lists: _Kept[tuple[Manifest, ...]] = _Kept(KEPT_TABLES, lambda _: 1)
+        self._entries: _Kept[tuple[Entry, ...]] = _Kept(KEPT_ENTRIES, lambda entries: len(entries) + 1)
+
+    def uri(self, key: str) -> str:
+        """How other engines name the object `key`."""
+        return f"{self._root}/{key}"
+
+    def key(self, uri: str) -> str:
+        """The key of an object of this lake."""
+        if not uri.startswith(f"{self._root}/"):
+            raise CorruptLakeError(f"{uri} does not lie in the lake at {self._root}")
+        return uri.removeprefix(f"{self._root}/")
+
+    def metadata(self, key: str) -> TableMetadata:
+        known = self._metadata.get(key)
+        if known is None:
+            known = TableMetadata.decode(self._get(key), key)
+            self._metadata.put(key, known)
+        return known
+
+    def manifests(self, metadata: TableMetadata) -> tuple[Manifest, ...]:
+        """The manifests of the current snapshot."""
+        snapshot = metadata.snapshot
+        if snapshot is None:
+            return ()
+        path = str(snapshot["manifest-list"])
+        known = self._lists.get(path)
+        if known is None:
+            known = decode_manifest_list(self._get(self.key(path)), path)
+            self._lists.put(path, known)
+        return known
+
+    def entries(
+        self, manifests: Iterable[Manifest], wanted: Callable[[Manifest], Wanted | None] | None = None
+    ) -> list[tuple[Entry, ...]]:
+        """The entries of each manifest, fetched at once; with `wanted`, those of some partitions only."""
+        tasks = [
+            partial(self._entries_of, manifest, None if wanted is None else wanted(manifest))
+            for manifest in manifests
+        ]
+        return self._driver.host.together(tasks)
+
+    def remember(self, key: str, metadata: TableMetadata, manifests: tuple[Manifest, ...]) -> None:
+        """Keeps what this process has just written, so that it need not be read again."""
+        self._metadata.put(key, metadata)
+        if metadata.snapshot is not None:
+            self._lists.put(str(metadata.snapshot["manifest-list"]), manifests)
+
+    def _entries_of(self, manifest: Manifest, wanted: Wanted | None) -> tuple[Entry, ...]:
+        known = self._entries.get(manifest.path)
+        if known is not None:
+            return known if wanted is None else tuple(e for e in known if wanted(e.file.partition))
+        entries = tuple(decode_manifest(self._get(self.key(manifest.path)), manifest, wanted))
+        if wanted is None:
+            self._entries.put(manifest.path, entries)
+        return entries
+
+    def _get(self, key: str) -> bytes:
+        data = self._driver.get(key)
+        if data is None:
+            raise CorruptLakeError(f"{self.uri(key)} is named by the lake, but is not there")
+        return data

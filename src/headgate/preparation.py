@@ -1,0 +1,158 @@
+"""From the table changes of a transaction to what its record says, and the objects that must be there first.
+
+Done anew for every version that is tried, on the tables as they are at the version before. Data files are
+never written again; only the small metadata objects are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from pyiceberg.typedef import Record as PartitionRecord
+
+from headgate.changes import TableChange
+from headgate.iceberg.data_file import DataFile, Manifest
+from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.metadata import TableMetadata, new_table, with_previous, with_properties
+from headgate.iceberg.snapshot import FileChange, Occasion, manifests_to_read, snapshot_id, take_snapshot
+from headgate.model.identifiers import TxId, Version
+from headgate.model.state import LakeState
+from headgate.model.table import PathChange, TableAction, TableCommit, TableName, TableRef
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a version."""
+
+    state: LakeState
+    txid: TxId
+    now: datetime
+    divisor: int
+    remarks: Mapping[str, str]
+
+    @property
+    def version(self) -> Version:
+        return self.state.version.next()
+
+    @property
+    def now_ms(self) -> int:
+        return int(self.now.timestamp() * 1000)
+
+    def occasion(self) -> Occasion:
+        return Occasion(self.version, self.txid, self.now_ms, self.divisor, self.remarks)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTable:
+    """A table as it will be: what the record says, and the objects (by key) that it names."""
+
+    commit: TableCommit
+    metadata: TableMetadata | None = None
+    manifests: tuple[Manifest, ...] = ()
+    objects: Mapping[str, bytes] = field(default_factory=dict)
+    paths: Mapping[str, PathChange] = field(default_factory=dict)
+
+
+def prepare(loader: TableLoader, changes: Sequence[TableChange], attempt: Attempt) -> list[PreparedTable]:
+    """The tables of a transaction on top of `attempt.state`. Reads what it needs, writes nothing."""
+    return [_prepare_one(loader, change, attempt) for change in changes]
+
+
+def _prepare_one(loader: TableLoader, change: TableChange, attempt: Attempt) -> PreparedTable:
+    if change.dropped:
+        assert change.base is not None
+        return PreparedTable(TableCommit(change.name, TableAction.DROP, attempt.state.tables[change.name]))
+    ref, metadata = _before(loader, change, attempt)
+    manifests: tuple[Manifest, ...] = ()
+    objects: dict[str, bytes] = {}
+    if change.properties:
+        set_, removed = change.properties.set, change.properties.removed
+        metadata = with_properties(metadata, set_, removed, attempt.now_ms)
+    if change.changes_files:
+        metadata, manifests, objects = _with_files(loader, change, metadata, attempt)
+    key = f"{ref.location}/metadata/{attempt.version.padded()}-{attempt.txid}.metadata.json"
+    if change.new is None:
+        metadata = with_previous(metadata, loader.uri(ref.metadata), metadata.fields["last-updated-ms"])
+    return PreparedTable(
+        commit=_commit(change, TableRef(ref.uuid, ref.location, key), metadata, attempt.txid),
+        metadata=metadata,
+        manifests=manifests if change.changes_files else loader.manifests(metadata),
+        objects={**objects, key: metadata.encode()},
+        paths=_paths(change, metadata),
+    )
+
+
+def _before(loader: TableLoader, change: TableChange, attempt: Attempt) -> tuple[TableRef, TableMetadata]:
+    """The table before the change: that of the state, or an empty one that is being made."""
+    if change.new is None:
+        # The rules have checked that the table of this name is still the one that the caller saw.
+        ref = attempt.state.tables[change.name]
+        return ref, loader.metadata(ref.metadata)
+    new = change.new
+    location = table_location(TableName.parse(change.name_after), new.uuid, attempt.state)
+    metadata = new_table(
+        new.uuid, loader.uri(location), new.schema, new.spec, new.sort_order, new.properties, attempt.now_ms
+    )
+    return TableRef(new.uuid, location, ""), metadata
+
+
+def table_location(name: TableName, uuid: str, state: LakeState) -> str:
+    """Where a new table lies. A table that was renamed keeps its place, so the plain one can be taken."""
+    plain = f"data/{name.namespace}/{name.table}"
+    taken = {table.location for table in state.tables.values()}
+    return plain if plain not in taken else f"{plain}-{uuid[:8]}"
+
+
+def _with_files(
+    loader: TableLoader, change: TableChange, metadata: TableMetadata, attempt: Attempt
+) -> tuple[TableMetadata, tuple[Manifest, ...], dict[str, bytes]]:
+    current = () if change.new is not None else loader.manifests(metadata)
+    operation = "append" if change.replaced is None else "overwrite"
+    files = FileChange(operation, change.added, change.replaced or frozenset())
+    occasion = attempt.occasion()
+    needed = sorted(manifests_to_read(current, files, occasion), key=lambda manifest: manifest.path)
+    entries = dict(zip((manifest.path for manifest in needed), loader.entries(needed), strict=True))
+    snapshot = take_snapshot(metadata, current, entries, files, occasion)
+    objects = {loader.key(path): data for path, data in snapshot.objects.items()}
+    return snapshot.metadata, snapshot.manifests, objects
+
+
+def _commit(change: TableChange, ref: TableRef, metadata: TableMetadata, txid: TxId) -> TableCommit:
+    action = TableAction.CHANGE
+    if change.new is not None:
+        action = TableAction.CREATE
+    elif change.renamed_to is not None:
+        action = TableAction.RENAME
+    return TableCommit(
+        name=change.name_after,
+        action=action,
+        table=ref,
+        renamed_from=change.name if action is TableAction.RENAME else None,
+        snapshot_id=snapshot_id(txid, metadata.uuid) if change.changes_files else None,
+        operation=("append" if change.replaced is None else "overwrite") if change.changes_files else None,
+        replaces_all=change.replaced is not None,
+        property_names=change.properties.names(),
+    )
+
+
+def _paths(change: TableChange, metadata: TableMetadata) -> dict[str, PathChange]:
+    """The virtual paths that the change touches, with what it adds there."""
+    paths: dict[str, PathChange] = {}
+    for file in change.added:
+        path = virtual_path(change.name_after, file, metadata)
+        added = PathChange(files_added=1, rows_added=file.record_count, bytes_added=file.size_bytes)
+        paths[path] = paths.get(path, PathChange()) + added
+    if change.replaced:
+        path = f"/{change.name_after.replace('.', '/')}"
+        paths[path] = paths.get(path, PathChange()) + PathChange(files_removed=len(change.replaced))
+    return paths
+
+
+def virtual_path(table: str, file: DataFile, metadata: TableMetadata) -> str:
+    """Where a file belongs, as in `/sales/orders/ts_day=2026-11-15/customer_bucket=3`."""
+    spec = metadata.specs[file.spec_id]
+    partition = spec.partition_to_path(PartitionRecord(*file.partition), metadata.schema)
+    return str(PurePosixPath("/", *table.split("."), partition))

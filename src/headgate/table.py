@@ -1,0 +1,137 @@
+"""Tables: what is read from them and what is written to them, alone or as part of a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headgate.errors import InvalidInputError
+from headgate.iceberg.arrow_files import read_rows
+from headgate.iceberg.data_file import DataFile, Entry, Status
+from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.metadata import TableMetadata
+from headgate.model.table import TableRef
+from headgate.transaction import CommitResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.schema import Schema
+
+    from headgate.lake import Lake
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A data file of a table, as `Table.files` shows it. `version` is the one that added it."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    version: int
+    partition: Mapping[str, Any]
+
+
+class Table:
+    """A table of a lake.
+
+    It is looked up by name at each call, so it always shows the newest version, or the one that it was asked
+    for.
+    """
+
+    def __init__(self, lake: Lake, name: str, version: int | None = None) -> None:
+        self._lake = lake
+        self._version = version
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name} of {self._lake.place}>"
+
+    @property
+    def schema(self) -> Schema:
+        """The columns, as Iceberg has them."""
+        return self._view().metadata.schema
+
+    @property
+    def location(self) -> str:
+        """The directory of the table, as other engines name it."""
+        return self._view().metadata.location
+
+    @property
+    def metadata_location(self) -> str:
+        """The metadata file, as other engines name it."""
+        view = self._view()
+        return view.loader.uri(view.ref.metadata)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self._view().metadata.properties
+
+    def append(self, rows: pa.Table, *, args: Sequence[str] = ()) -> CommitResult:
+        """Adds rows, in a transaction of its own."""
+        return self._lake.run(args, lambda tx: tx.table(self.name).append(rows))
+
+    def overwrite(self, rows: pa.Table, *, args: Sequence[str] = ()) -> CommitResult:
+        """Replaces all rows that the table has now, in a transaction of its own."""
+        return self._lake.run(args, lambda tx: tx.table(self.name).overwrite(rows))
+
+    def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
+        """Sets table properties, in a transaction of its own."""
+        return self._lake.run(args, lambda tx: tx.table(self.name).set_properties(properties))
+
+    def read_arrow(self, *, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
+        """All rows, without starting a JVM: for small tables. `version`: as it was then."""
+        view = self._view(version)
+        schema = view.metadata.schema if columns is None else _selected(view.metadata.schema, columns)
+        files = [file.file for file in view.live_entries()]
+        return read_rows(self._lake.driver, view.loader, files, schema)
+
+    def files(self, *, version: int | None = None) -> tuple[TableFile, ...]:
+        """The data files, oldest first."""
+        view = self._view(version)
+        entries = sorted(view.live_entries(), key=lambda entry: (entry.sequence_number, entry.file.path))
+        return tuple(
+            TableFile(
+                path=entry.file.path,
+                rows=entry.file.record_count,
+                size_bytes=entry.file.size_bytes,
+                version=entry.sequence_number or 0,
+                partition=_partition_by_name(view.metadata, entry.file),
+            )
+            for entry in entries
+        )
+
+    def _view(self, version: int | None = None) -> TableView:
+        wanted = self._version if version is None else version
+        return TableView(self._lake.loader(), self._lake.table_ref(self.name, wanted))
+
+
+@dataclass(frozen=True, slots=True)
+class TableView:
+    """A table at one version."""
+
+    loader: TableLoader
+    ref: TableRef
+
+    @property
+    def metadata(self) -> TableMetadata:
+        return self.loader.metadata(self.ref.metadata)
+
+    def live_entries(self) -> list[Entry]:
+        groups = self.loader.entries(self.loader.manifests(self.metadata))
+        return [entry for group in groups for entry in group if entry.status is not Status.DELETED]
+
+
+def _selected(schema: Schema, columns: Sequence[str]) -> Schema:
+    from headgate.iceberg.partitions import find_column
+
+    if isinstance(columns, str):
+        raise InvalidInputError("columns is a list of names", f"write [{columns!r}]")
+    for column in columns:
+        find_column(schema, column)
+    return schema.select(*columns)
+
+
+def _partition_by_name(metadata: TableMetadata, file: DataFile) -> dict[str, Any]:
+    spec = metadata.specs[file.spec_id]
+    return {field.name: value for field, value in zip(spec.fields, file.partition, strict=True)}

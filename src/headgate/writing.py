@@ -1,0 +1,167 @@
+"""Writing to tables inside a transaction: data files are written at once, the change is noted."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+import pyarrow as pa
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+
+from headgate.changes import Changes, NewTable, TableChange
+from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from headgate.iceberg.arrow import schema_from_arrow
+from headgate.iceberg.arrow_files import write_rows
+from headgate.iceberg.data_file import Status
+from headgate.iceberg.ddl import parse_columns
+from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.metadata import TableMetadata, new_table
+from headgate.iceberg.partitions import parse_partition_by
+from headgate.model.identifiers import TxId
+from headgate.model.record import PropertyChange
+from headgate.model.state import LakeState
+from headgate.model.table import TableName
+from headgate.preparation import table_location
+
+if TYPE_CHECKING:
+    from headgate.commit.driver import Driver
+
+
+class OpenTransaction(Protocol):
+    """What writing needs of a transaction."""
+
+    @property
+    def base(self) -> LakeState: ...
+
+    @property
+    def id(self) -> TxId: ...
+
+    @property
+    def driver(self) -> Driver: ...
+
+    def loader(self) -> TableLoader: ...
+
+    def changes(self) -> Changes:
+        """What was noted so far; raises if the transaction is over."""
+        ...
+
+    def note(self, change: TableChange) -> None: ...
+
+
+class TableWriter:
+    """A table inside a transaction."""
+
+    def __init__(self, tx: OpenTransaction, name: str) -> None:
+        self._tx = tx
+        self.name = name
+
+    def append(self, rows: pa.Table) -> None:
+        """Adds rows."""
+        change = self._change()
+        self._tx.note(replace(change, added=(*change.added, *self._written(change, rows))))
+
+    def overwrite(self, rows: pa.Table) -> None:
+        """Replaces all rows that the transaction sees."""
+        change = self._change()
+        replaced = frozenset() if change.base is None else self._files_at_base(change)
+        self._tx.note(replace(change, added=self._written(change, rows), replaced=replaced))
+
+    def set_properties(self, properties: Mapping[str, str]) -> None:
+        """Sets table properties."""
+        change = self._change()
+        merged = PropertyChange(
+            {**change.properties.set, **properties}, change.properties.removed - set(properties)
+        )
+        self._tx.note(replace(change, properties=merged))
+
+    def _change(self) -> TableChange:
+        noted = self._tx.changes().tables.get(self.name)
+        if noted is not None and noted.dropped:
+            raise NotFoundError(f"the table {self.name} was dropped in this transaction")
+        return noted or TableChange(self.name, base=found(self._tx.base, self.name))
+
+    def _written(self, change: TableChange, rows: pa.Table) -> tuple[Any, ...]:
+        if not isinstance(rows, pa.Table):
+            raise InvalidInputError(f"{self.name}: rows must be a pyarrow Table, not a {type(rows).__name__}")
+        return write_rows(self._tx.driver, self._metadata(change), rows, self._tx.id, self.name)
+
+    def _metadata(self, change: TableChange) -> TableMetadata:
+        loader = self._tx.loader()
+        if change.base is not None:
+            return loader.metadata(change.base.metadata)
+        assert change.new is not None
+        new = change.new
+        location = table_location(TableName.parse(change.name_after), new.uuid, self._tx.base)
+        uri = loader.uri(location)
+        return new_table(new.uuid, uri, new.schema, new.spec, new.sort_order, new.properties, now_ms=0)
+
+    def _files_at_base(self, change: TableChange) -> frozenset[str]:
+        assert change.base is not None
+        loader = self._tx.loader()
+        manifests = loader.manifests(loader.metadata(change.base.metadata))
+        entries = (entry for group in loader.entries(manifests) for entry in group)
+        return frozenset(entry.file.path for entry in entries if entry.status is not Status.DELETED)
+
+
+def create(
+    tx: OpenTransaction, name: str, schema: Any, partition_by: Sequence[str], properties: Mapping[str, str]
+) -> TableWriter:
+    """Notes that a table is to be made."""
+    parsed = TableName.parse(name)
+    _require_free(tx, name)
+    columns = schema_of(schema)
+    spec = parse_partition_by(partition_by, columns)
+    # The same for every attempt of the transaction, and for no other transaction.
+    digest = hashlib.sha256(f"{tx.id}/{parsed}".encode()).digest()
+    new = NewTable(str(UUID(bytes=digest[:16], version=4)), columns, spec, UNSORTED_SORT_ORDER, properties)
+    tx.note(TableChange(name, new=new))
+    return TableWriter(tx, name)
+
+
+def drop(tx: OpenTransaction, name: str) -> None:
+    """Notes that a table is to be dropped."""
+    tx.note(TableChange(name, base=found(tx.base, name), dropped=True))
+
+
+def rename(tx: OpenTransaction, name: str, to: str) -> None:
+    """Notes that a table is to get another name. Its files stay where they are."""
+    TableName.parse(to)
+    _require_free(tx, to)
+    noted = tx.changes().tables.get(name)
+    tx.note(replace(noted or TableChange(name, base=found(tx.base, name)), renamed_to=to))
+
+
+def schema_of(given: Any) -> Schema:
+    """An Iceberg schema from an Arrow schema, from DDL, or from an Iceberg schema; with fresh field ids."""
+    if isinstance(given, str):
+        return assign_fresh_schema_ids(Schema(*parse_columns(given).fields))
+    if isinstance(given, pa.Schema):
+        return assign_fresh_schema_ids(schema_from_arrow(given))
+    if isinstance(given, Schema):
+        return assign_fresh_schema_ids(given)
+    raise InvalidInputError(
+        f"a schema is DDL, a pyarrow Schema or an Iceberg Schema, not a {type(given).__name__}"
+    )
+
+
+def found(state: LakeState, name: str) -> Any:
+    """The table of this name; `NotFoundError` names the nearest ones."""
+    TableName.parse(name)
+    table = state.tables.get(name)
+    if table is None:
+        near = difflib.get_close_matches(name, state.tables, n=3)
+        step = f"did you mean {' or '.join(near)}?" if near else "create it, or check the name"
+        raise NotFoundError(f"there is no table {name} at version {state.version}", step)
+    return table
+
+
+def _require_free(tx: OpenTransaction, name: str) -> None:
+    noted = tx.changes().tables
+    taken = {change.name_after for change in noted.values() if not change.dropped}
+    if name in taken or (name in tx.base.tables and name not in noted):
+        raise AlreadyExistsError(f"there is a table {name} already", "choose another name, or drop it first")
