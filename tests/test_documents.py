@@ -19,32 +19,36 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name
-)
-def test_python_blocks_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
-    script = "\n".join(blocks(page, "python"))
-    result = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-
-
 def headgate_commands(page: Path) -> list[str]:
     lines = "\n".join(blocks(page, "bash")).splitlines()
     return [line for line in lines if line.startswith("headgate ")]
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if headgate_commands(page)], ids=lambda page: page.name
-)
-def test_shell_commands_run_one_after_the_other(page: Path, tmp_path: Path) -> None:
+def run_python(page: Path, directory: Path) -> None:
+    script = "\n".join(blocks(page, "python"))
+    result = subprocess.run([sys.executable, "-c", script], cwd=directory, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def run_shell(page: Path, directory: Path) -> None:
     commands = headgate_commands(page)
-    made = "" if any(line.startswith("headgate init") for line in commands) else "headgate init ./lake\n"
+    if not (directory / "lake").exists():
+        commands.insert(0, "headgate init ./lake")
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    script = "set -e\n" + made + "\n".join(commands)
+    script = "set -e\n" + "\n".join(commands)
     result = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, env=environment
+        ["bash", "-c", script], cwd=directory, capture_output=True, text=True, env=environment
     )
     assert result.returncode == 0, result.stderr
+
+
+RUNNABLE = [page for page in PAGES if blocks(page, "python") or headgate_commands(page)]
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs_python_first_then_the_shell(page: Path, tmp_path: Path) -> None:
+    run_python(page, tmp_path)
+    run_shell(page, tmp_path)
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
