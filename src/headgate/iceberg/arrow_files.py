@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import uuid
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -39,7 +38,7 @@ def _write_one(
 ) -> DataFile:
     data = encode_parquet(rows)
     directory = metadata.spec.partition_to_path(PartitionRecord(*partition), metadata.schema)
-    parts = ("data", f"L0-{txid}", *filter(None, directory.split("/")), f"{uuid.uuid4().hex}.parquet")
+    parts = ("data", f"L0-{txid}", *filter(None, directory.split("/")), f"{driver.host.new_txid()}.parquet")
     uri = "/".join((metadata.location, *parts))
     driver.put(uri.removeprefix(driver.store.uri() + "/"), data)
     return data_file(uri, len(data), footer_of(data), partition, metadata)
