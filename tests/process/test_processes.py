@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
+from headgate.table import Table
 from headgate.testing.s3 import s3_server
 from headgate.testing.s3_gate import Behaviour
 from tests.process.writers import Progress, WriterProcess, check_log
@@ -85,6 +86,38 @@ def test_killed_and_stopped_writers_on_a_directory(tmp_path: Path, strategy: str
     lake = hg.Lake.open(tmp_path)
     check_log(lake, writers)
     assert lake.set_properties({"after": "all"}).version == len(lake.log())
+
+
+@pytest.mark.slow
+def test_every_version_has_both_tables_or_none(tmp_path: Path) -> None:
+    """Eight processes with twenty two-table transactions each; four are killed at different moments."""
+    lake = hg.Lake.init(tmp_path)
+    for name in ("both.one", "both.two"):
+        lake.create_table(name, "id STRING")
+    program = (str(Path(__file__).parent / "two_tables.py"),)
+    progress = Progress()
+    writers = [
+        WriterProcess(str(tmp_path), f"writer-{number}", 20, progress, program=program) for number in range(8)
+    ]
+    for number, writer in enumerate(writers[:4]):
+        writer.on_commit = partial(kill_after, 3 + 4 * number)
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.go()
+    for writer in writers:
+        writer.finish()
+    check_log(lake, writers, before=2)
+    one, two = lake.table("both.one"), lake.table("both.two")
+    for version in range(2, lake.version + 1, 9):
+        assert rows_of(one, version) == rows_of(two, version)
+        assert len(rows_of(one, version)) == version - 2
+    told = {f"{writer.name}.{number}" for writer in writers for number in range(len(writer.told))}
+    assert told <= set(rows_of(one, lake.version))
+
+
+def rows_of(table: Table, version: int) -> list[str]:
+    return sorted(table.read_arrow(version=version).column("id").to_pylist())
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import headgate as hg
@@ -43,18 +43,12 @@ class WriterProcess:
     commits: int
     progress: Progress
     options: Mapping[str, str] = field(default_factory=dict)
+    program: Sequence[str] = ("-m", "headgate.demo.writer")
     on_commit: Callable[[WriterProcess, int], None] = lambda writer, count: None
     told: list[tuple[int, str]] = field(default_factory=list)
 
     def start(self) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "headgate.demo.writer",
-            self.place,
-            self.name,
-            str(self.commits),
-        ]
+        command = [sys.executable, *self.program, self.place, self.name, str(self.commits)]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -99,10 +93,13 @@ class WriterProcess:
         return code
 
 
-def check_log(lake: hg.Lake, writers: list[WriterProcess]) -> None:
-    """Versions are contiguous, and every acknowledged commit is in the log once, where it was told to be."""
-    entries = lake.log()
-    assert [entry.version for entry in entries] == list(range(lake.version, 0, -1))
+def check_log(lake: hg.Lake, writers: list[WriterProcess], before: int = 0) -> None:
+    """Versions are contiguous, and every acknowledged commit is in the log once, where it was told to be.
+
+    `before` is the version at which the writers began.
+    """
+    entries = [entry for entry in lake.log() if entry.version > before]
+    assert [entry.version for entry in entries] == list(range(lake.version, before, -1))
     assert len({entry.txid for entry in entries}) == len(entries)
     by_version = {entry.version: entry.txid for entry in entries}
     told = [pair for writer in writers for pair in writer.told]
