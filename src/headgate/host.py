@@ -13,9 +13,10 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol, TypeVar
+from queue import SimpleQueue
+from typing import Any, Protocol, TypeVar
 
 from headgate.model.identifiers import TxId
 
@@ -59,13 +60,50 @@ class Host(Protocol):
     def process(self) -> int: ...
 
 
+class _Workers:
+    """Threads that carry out tasks.
+
+    Built on queues without locks in Python: a Ctrl-C inside the pools of the standard library can leave one
+    of their locks taken for ever, and the next request, or the end of the process, would wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.process = os.getpid()
+        self._tasks: SimpleQueue[tuple[int, Callable[[], Any], SimpleQueue[tuple[int, Any]]]] = SimpleQueue()
+        self._threads = 0
+
+    def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        answers: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        for number, task in enumerate(tasks):
+            self._tasks.put((number, task, answers))
+        while self._threads < min(REQUESTS_AT_ONCE, max(len(tasks), self._tasks.qsize())):
+            self._threads += 1
+            threading.Thread(target=self._work, name=f"headgate-{self._threads}", daemon=True).start()
+        finished = dict(answers.get() for _ in tasks)
+        for number in range(len(tasks)):
+            if isinstance(finished[number], _Raised):
+                raise finished[number].error
+        return [finished[number] for number in range(len(tasks))]
+
+    def _work(self) -> None:
+        while True:
+            number, task, answers = self._tasks.get()
+            try:
+                answers.put((number, task()))
+            except BaseException as error:  # noqa: BLE001 — raised again by whoever asked
+                answers.put((number, _Raised(error)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    error: BaseException
+
+
 class SystemHost:
     """The real surroundings."""
 
     def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
-        self._pool_process = 0
-        self._lock = threading.Lock()
+        self._workers = _Workers()
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -85,9 +123,9 @@ class SystemHost:
     def together(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         if len(tasks) <= 1:
             return [task() for task in tasks]
-        futures = [self._threads().submit(task) for task in tasks]
-        finished = [(future.exception(), future) for future in futures]
-        return [future.result() for _, future in finished]
+        if self._workers.process != os.getpid():
+            self._workers = _Workers()  # threads do not survive a fork, so a child makes its own
+        return self._workers.run(tasks)
 
     def user(self) -> str:
         try:
@@ -100,14 +138,6 @@ class SystemHost:
 
     def process(self) -> int:
         return os.getpid()
-
-    def _threads(self) -> ThreadPoolExecutor:
-        with self._lock:
-            # Threads do not survive a fork, so a child makes its own.
-            if self._pool is None or self._pool_process != os.getpid():
-                self._pool = ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="headgate")
-                self._pool_process = os.getpid()
-            return self._pool
 
 
 SYSTEM = SystemHost()

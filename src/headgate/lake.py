@@ -19,7 +19,7 @@ from headgate.commit.strategy import clean_up, known_strategy
 from headgate.core.choice import Verdict, choose, parse_strategy, verdicts
 from headgate.core.fold import empty_state
 from headgate.core.retry import RetryPolicy, delay_seconds
-from headgate.errors import InvalidInputError, StorageError
+from headgate.errors import HeadgateError, InvalidInputError
 from headgate.host import SYSTEM, Host
 from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.identity import DEFAULT_DIVISOR, LakeIdentity
@@ -332,18 +332,20 @@ class Lake:
     def resolve(self, txid: str, version: int = 1) -> Resolution:
         """Settles what became of a transaction whose writer lost the answer, or died.
 
-        If it is in the log at `version` or above, it was committed. Otherwise a record is committed that
-        cancels it, so that it never will be, even if its writer is only asleep.
+        If it is in the log, it was committed. Otherwise a record is committed that cancels it, so that it never
+        will be, even if its writer is only asleep. The whole log is searched, newest first, whatever `version`
+        the error named.
         """
         if not isinstance(txid, str) or not is_txid(txid):
             raise InvalidInputError(f"{txid!r} is not a transaction id", "take it from the error or the log")
-        first = _checked_version(max(1, version))
+        _checked_version(version)
         newest = self._refreshed()
-        if TxId(txid) in newest.cancelled:
-            return Resolution(txid, None)
-        for record in self._log.records_down(newest, max(0, newest.version.number - first.number + 1)):
+        # The whole log, newest first: a wrong answer here would stand for ever.
+        for record in self._log.records_down(newest, newest.version.number):
             if record.txid.text == txid:
                 return Resolution(txid, record.version.number)
+        if TxId(txid) in newest.cancelled:
+            return Resolution(txid, None)
         try:
             self.run((), lambda tx: tx.cancel(TxId(txid)), base=newest)
         except TransactionConflictError as error:
@@ -416,7 +418,7 @@ class Lake:
         for name, step in steps:
             try:
                 step()
-            except StorageError as error:
+            except HeadgateError as error:
                 postponed.append(f"{name}: {error.problem}")
         return tuple(postponed)
 

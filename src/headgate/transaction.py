@@ -64,6 +64,14 @@ class AfterCommit(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A record that was offered for the version after `state`, and may have been decided."""
+
+    record: Record
+    state: LakeState
+
+
 class Stage(Enum):
     OPEN = "open"
     UNSETTLED = "unsettled"
@@ -126,7 +134,7 @@ class Transaction:
         self._unchecked: tuple[Record, ...] = ()
         self._changes = Changes()
         self._stage = Stage.OPEN
-        self._offered: Record | None = None
+        self._offered: _Offer | None = None
         self._committed_tables: tuple[TableCommit, ...] = ()
         self._attempts = 0
         self._waited = 0.0
@@ -221,9 +229,10 @@ class Transaction:
         return _Open(self)
 
     def abort(self) -> None:
-        """Gives up; nothing was or will be changed."""
-        self._require_open()
-        self._stage = Stage.ABORTED
+        """Gives up; nothing was or will be changed. Waits for a commit that another thread has begun."""
+        with self._one_at_a_time:
+            self._require_open()
+            self._stage = Stage.ABORTED
 
     def commit(self) -> CommitResult:
         """Makes the changes visible as one new version.
@@ -264,8 +273,8 @@ class Transaction:
         while self._result is None:
             if losses:
                 self._wait(losses)
-            with self._log.turn(deadline - self._host.elapsed()) as my_turn:
-                if not my_turn or self._host.elapsed() > deadline:
+            with self._log.turn:
+                if self._host.elapsed() > deadline:
                     raise self._out_of_time(losses)
                 self._follow(self._log.follow_known(self._state))
                 self._try()
@@ -290,17 +299,18 @@ class Transaction:
         record = self._record(tables)
         self._attempts += 1
         # From here on, whatever interrupts us leaves the question whether the record was decided.
-        self._offered, self._stage = record, Stage.UNSETTLED
+        self._offered = _Offer(record, self._state)
+        self._stage = Stage.UNSETTLED
         try:
             outcome = strategy.publish(record.version, record.encode(), self._host.new_txid())
         except StorageError:
             # The strategy's word that ours is not and never will be decided.
-            self._offered, self._stage = None, Stage.OPEN
+            self._withdraw()
             raise
         for table in tables:
             if table.metadata is not None:
                 self._loader().remember(table.commit.table.metadata, table.metadata, table.manifests)
-        return self._decided(record, outcome)
+        return self._decided(self._offered, outcome)
 
     def _prepare(self) -> list[PreparedTable]:
         """Writes the metadata objects of the changed tables for the next version. Nobody sees them yet."""
@@ -316,23 +326,25 @@ class Transaction:
         self._host.together([partial(self._log.driver.put, key, data) for key, data in objects])
         return tables
 
-    def _settle(self, record: Record) -> bool:
-        """Finds out what became of a record whose answer was lost; False if another one was decided."""
-        strategy = self._log.strategy(self._state)
-        claimant = self._host.new_txid()
-        return self._decided(record, strategy.resolve(record.version, record.encode(), claimant))
+    def _settle(self, offer: _Offer) -> bool:
+        """Finds out what became of an offer whose answer was lost; False if another record was decided."""
+        strategy = self._log.strategy(offer.state)
+        record = offer.record
+        return self._decided(offer, strategy.resolve(record.version, record.encode(), self._host.new_txid()))
 
-    def _decided(self, record: Record, outcome: Committed | Lost | Unknown) -> bool:
+    def _decided(self, offer: _Offer, outcome: Committed | Lost | Unknown) -> bool:
+        # A Ctrl-C can come between any two steps; the offer goes last, so that settling it again is possible
+        # and ends the same.
         match outcome:
             case Committed():
-                self._state = self._log.absorb(self._state, record.encode()).state
-                self._committed_tables = record.tables
-                self._end(self._result_at(record.version))
+                self._state = self._log.absorb(offer.state, offer.record.encode()).state
+                self._committed_tables = offer.record.tables
+                self._end(self._result_at(offer.record.version))
                 return True
             case Lost(data):
-                self._offered, self._stage = None, Stage.OPEN
-                entry = self._log.absorb(self._state, data)
+                entry = self._log.absorb(offer.state, data)
                 self._state, self._unchecked = entry.state, (*self._unchecked, entry.record)
+                self._withdraw()
                 return False
             case Unknown(version, _):
                 raise CommitUnknownError(
@@ -367,7 +379,13 @@ class Transaction:
         )
 
     def _end(self, result: CommitResult) -> None:
-        self._offered, self._stage, self._result = None, Stage.COMMITTED, result
+        self._result = result
+        self._stage = Stage.COMMITTED
+        self._offered = None
+
+    def _withdraw(self) -> None:
+        self._stage = Stage.OPEN
+        self._offered = None
 
     # --- other writers ----------------------------------------------------------------------------------
 

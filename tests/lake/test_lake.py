@@ -405,6 +405,23 @@ def test_a_lost_record_below_the_head_is_named() -> None:
         hg.Lake.open(store).log()
 
 
+def test_a_hole_in_the_log_is_not_taken_for_its_end() -> None:
+    store, _ = plain_lake(18)
+    store.delete(PLAIN.record_key(Version(15)))
+    with pytest.raises(
+        hg.CorruptLakeError, match=r"version 15 .* is gone, although later versions are there"
+    ):
+        hg.Lake.open(store)
+
+
+def test_resolve_finds_a_commit_below_the_version_it_was_told() -> None:
+    store, lake = plain_lake(3)
+    txid = lake.log()[-1].txid
+    assert lake.resolve(txid, version=3).version == 1
+    assert lake.version == 3
+    del store
+
+
 def test_damaged_checkpoints_cost_reading_and_nothing_else() -> None:
     store, _ = plain_lake(25)
     newest = "control/checkpoint/" + Version(20).padded() + ".json"

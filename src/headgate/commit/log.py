@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -57,7 +56,11 @@ class CommitLog:
         self.driver = driver
         self.identity = identity
         self._lock = threading.Lock()
-        self._turn = threading.Lock()
+        self.turn = threading.Lock()
+        """Lets one thread of this handle at a time claim a version: they would only race each other for it.
+
+        Nothing depends on it: other handles and other processes take no turns.
+        """
         self._newest = genesis
         self._boundaries: dict[Version, LakeState] = {genesis.version: genesis}
         self._recent: dict[Version, Entry] = {}
@@ -70,20 +73,6 @@ class CommitLog:
     def state_at_boundary(self, boundary: Version) -> LakeState | None:
         """The state at a boundary, if this handle passed it a short while ago."""
         return self._boundaries.get(boundary)
-
-    @contextmanager
-    def turn(self, patience_seconds: float) -> Iterator[bool]:
-        """Lets one thread of this handle at a time claim a version; yields False if it takes too long.
-
-        Threads that share a handle would only race each other for the same version. Nothing depends on it:
-        other handles and other processes take no turns.
-        """
-        taken = self._turn.acquire(timeout=max(0.0, patience_seconds))
-        try:
-            yield taken
-        finally:
-            if taken:
-                self._turn.release()
 
     def begin_at(self, checkpoint: LakeState) -> None:
         """Takes a checkpoint for the newest known state, if it is newer than what is known."""
@@ -111,7 +100,11 @@ class CommitLog:
         assert at_most >= 1
         records: list[Record] = []
         layout = self._layout(state)
-        for data in self._fetch(layout, state.version.next(), at_most):
+        fetched = self._fetch(layout, state.version.next(), at_most)
+        for position, data in enumerate(fetched):
+            if data is None and any(later is not None for later in fetched[position + 1 :]):
+                # It may have been decided between our requests; otherwise the log has a hole.
+                data = self._fetch_decided(layout, state.version.next())
             if data is None:
                 return Progress(state, tuple(records), ended=True)
             entry = self.absorb(state, data)
@@ -182,6 +175,15 @@ class CommitLog:
         versions = [Version(first.number + offset) for offset in range(count)]
         return self.driver.host.together([partial(self._fetch_one, layout, version) for version in versions])
 
+    def _fetch_decided(self, layout: RecordLayout, version: Version) -> bytes:
+        data = self._fetch_one(layout, version)
+        if data is None:
+            raise CorruptLakeError(
+                f"the record of version {version} ({layout.record_key(version)}) is gone, although later "
+                "versions are there"
+            )
+        return data
+
     def _fetch_one(self, layout: RecordLayout, version: Version) -> bytes | None:
         known = self._recent.get(version)
         return known.data if known is not None else self.driver.get(layout.record_key(version))
@@ -191,10 +193,10 @@ class CommitLog:
 
     def _remember(self, entry: Entry) -> None:
         with self._lock:
+            self._see(entry.state)
             self._recent[entry.record.version] = entry
             while len(self._recent) > RECENT_RECORDS:
                 del self._recent[next(iter(self._recent))]
-            self._see(entry.state)
 
     def _see(self, state: LakeState) -> None:
         if state.version > self._newest.version:
