@@ -332,9 +332,9 @@ class Lake:
     def resolve(self, txid: str, version: int = 1) -> Resolution:
         """Settles what became of a transaction whose writer lost the answer, or died.
 
-        If it is in the log, it was committed. Otherwise a record is committed that cancels it, so that it never
-        will be, even if its writer is only asleep. The whole log is searched, newest first, whatever `version`
-        the error named.
+        If it is in the log, it was committed. Otherwise a record is committed that cancels it, so that it
+        never will be, even if its writer is only asleep. The whole log is searched, newest first, whatever
+        `version` the error named.
         """
         if not isinstance(txid, str) or not is_txid(txid):
             raise InvalidInputError(f"{txid!r} is not a transaction id", "take it from the error or the log")
