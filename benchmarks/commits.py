@@ -3,7 +3,7 @@
 The raw limit is one durable file: written, synced, linked to its name, and its directory synced, by hand. A
 conditional commit cannot be faster than that; the ratio says what the rest of Headgate costs.
 
-    make bench            or   .venv/bin/python benchmarks/commits.py [--commits 300] [--json FILE]
+    make bench            or   .venv/bin/python benchmarks/commits.py [--commits 200] [--json FILE]
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def markdown(measurements: list[Measurement]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--commits", type=int, default=300, help="commits per measurement")
+    parser.add_argument("--commits", type=int, default=200, help="commits per measurement")
     parser.add_argument("--json", type=Path, help="also write the results here")
     parser.add_argument("--markdown", type=Path, help="also write them as a page")
     given = parser.parse_args()
