@@ -292,8 +292,8 @@ class Transaction:
 
     # --- offering a record ----------------------------------------------------------------------------
 
-    def _offer(self) -> bool:
-        """Offers the record for the next version; False if another one was decided."""
+    def _offer(self) -> None:
+        """Offers the record for the next version. Sets the result if it is the one that is decided."""
         strategy = self._log.strategy(self._state)
         tables = self._prepare()
         record = self._record(tables)
@@ -310,7 +310,7 @@ class Transaction:
         for table in tables:
             if table.metadata is not None:
                 self._loader().remember(table.commit.table.metadata, table.metadata, table.manifests)
-        return self._decided(self._offered, outcome)
+        self._decided(self._offered, outcome)
 
     def _prepare(self) -> list[PreparedTable]:
         """Writes the metadata objects of the changed tables for the next version. Nobody sees them yet."""

@@ -20,7 +20,7 @@ def empty_state(identity: LakeIdentity, identity_bytes: bytes) -> LakeState:
 def apply(state: LakeState, record: Record, record_bytes: bytes) -> LakeState:
     """The state after `record`, whose decided bytes are `record_bytes`.
 
-    The caller has checked that the record follows `state`: see `chain.linked`.
+    The caller has checked that the record follows `state`: see `chain.follow`.
     """
     assert record.version == state.version.next(), (record.version, state.version)
     return LakeState(

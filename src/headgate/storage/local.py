@@ -180,7 +180,8 @@ class LocalStore:
             self._device = found
         elif found != known:
             raise StorageRefusedError(
-                f"{doing}: {self._root} was removed or unmounted", "restore or mount it, then try again"
+                f"{doing}: {self._root} was removed or unmounted",
+                "restore or mount it, then open the lake again",
             )
 
     def _path(self, key: str) -> Path:
