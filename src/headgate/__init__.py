@@ -3,6 +3,10 @@
 Any number of writers commit to one lake, on any storage that can PUT, GET and LIST.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from headgate.core.retry import RetryPolicy
 from headgate.errors import (
     AlreadyExistsError,
@@ -19,6 +23,11 @@ from headgate.errors import (
 from headgate.lake import Diagnosis, Lake, LakeView, LogEntry, Resolution
 from headgate.release import __version__
 from headgate.transaction import CommitResult, Transaction
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headgate.table import Table
 
 __all__ = [
     "AlreadyExistsError",
@@ -37,7 +46,29 @@ __all__ = [
     "Resolution",
     "RetryPolicy",
     "StorageError",
+    "Table",
     "Transaction",
     "UnsupportedError",
     "__version__",
+    "session",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Table":
+        from headgate.table import Table  # loads pyiceberg, which not every program needs
+
+        return Table
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def session(master: str = "local[*]", *, app_name: str = "headgate", **conf: object) -> SparkSession:
+    """A Spark session with settings that suit Headgate, or the one that is running already.
+
+    Settings of Spark are keyword arguments with underscores for dots, or a dictionary:
+    `session(spark_driver_memory="4g")`, `session(**{"spark.driver.memory": "4g"})`. A session of your own
+    works as well: pass it to `Table.read`, or append a DataFrame of it.
+    """
+    from headgate.spark.session import session as start  # loads pyspark, which not every program needs
+
+    return start(master, app_name=app_name, **conf)

@@ -17,6 +17,7 @@ from headgate.transaction import CommitResult
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.schema import Schema
+    from pyspark.sql import DataFrame, SparkSession
 
     from headgate.lake import Lake
 
@@ -85,6 +86,20 @@ class Table:
         schema = view.metadata.schema if columns is None else _selected(view.metadata.schema, columns)
         files = [file.file for file in view.live_entries()]
         return read_rows(self._lake.driver, view.loader, files, schema)
+
+    def read(
+        self,
+        spark: SparkSession,
+        *,
+        columns: Sequence[str] | None = None,
+        version: int | None = None,
+    ) -> DataFrame:
+        """The rows as a Spark DataFrame. `version`: as the table was then."""
+        from headgate.spark.read import read_files
+
+        view = self._view(version)
+        schema = view.metadata.schema if columns is None else _selected(view.metadata.schema, columns)
+        return read_files(self._lake.driver, spark, [entry.file for entry in view.live_entries()], schema)
 
     def files(self, *, version: int | None = None) -> tuple[TableFile, ...]:
         """The data files, oldest first."""

@@ -86,9 +86,16 @@ class TableWriter:
         return noted or TableChange(self.name, base=found(self._tx.base, self.name))
 
     def _written(self, change: TableChange, rows: pa.Table) -> tuple[Any, ...]:
-        if not isinstance(rows, pa.Table):
-            raise InvalidInputError(f"{self.name}: rows must be a pyarrow Table, not a {type(rows).__name__}")
-        return write_rows(self._tx.driver, self._metadata(change), rows, self._tx.id, self.name)
+        metadata = self._metadata(change)
+        if isinstance(rows, pa.Table):
+            return write_rows(self._tx.driver, metadata, rows, self._tx.id, self.name)
+        if is_from_spark(rows):
+            from headgate.spark.write import write_dataframe  # only those who use Spark need pyspark loaded
+
+            return write_dataframe(self._tx.driver, metadata, rows, self._tx.id, self.name)
+        raise InvalidInputError(
+            f"{self.name}: rows must be a Spark DataFrame or a pyarrow Table, not a {type(rows).__name__}"
+        )
 
     def _metadata(self, change: TableChange) -> TableMetadata:
         loader = self._tx.loader()
@@ -144,9 +151,19 @@ def schema_of(given: Any) -> Schema:
         return assign_fresh_schema_ids(schema_from_arrow(given))
     if isinstance(given, Schema):
         return assign_fresh_schema_ids(given)
+    if is_from_spark(given):
+        from headgate.spark.types import schema_from_spark
+
+        return assign_fresh_schema_ids(schema_from_spark(given))
     raise InvalidInputError(
-        f"a schema is DDL, a pyarrow Schema or an Iceberg Schema, not a {type(given).__name__}"
+        "a schema is DDL, a Spark schema, a pyarrow Schema or an Iceberg Schema, "
+        f"not a {type(given).__name__}"
     )
+
+
+def is_from_spark(given: object) -> bool:
+    """Whether a value is one of PySpark's, told without loading it."""
+    return type(given).__module__.startswith("pyspark.")
 
 
 def found(state: LakeState, name: str) -> Any:

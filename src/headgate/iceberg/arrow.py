@@ -21,6 +21,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType
 
 from headgate.errors import InvalidInputError
 from headgate.iceberg.avro import physical
@@ -58,7 +59,8 @@ def fitted(data: pa.Table, schema: Schema, place: str) -> pa.Table:
             else pa.nulls(data.num_rows, field.type)
         )
         columns.append(_cast(column, field, place))
-    return pa.table(columns, schema=wanted)
+    fields = [field.with_type(nullable_inside(field.type)) for field in wanted]
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 def _differences(given: pa.Schema, wanted: pa.Schema, schema: Schema) -> Iterator[str]:
@@ -135,15 +137,47 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _cast(column: Any, field: pa.Field, place: str) -> Any:
-    if not field.nullable and column.null_count:
-        raise InvalidInputError(
-            f"{place}: column {field.name} is required, but {column.null_count} of its values are null",
-            "fill them, or leave those rows out",
-        )
     try:
-        return column.cast(field.type, safe=True)
+        # Nullable inside: Arrow wants a value in a required field even where the whole struct is null.
+        fitting = column.cast(nullable_inside(field.type), safe=True)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(f"{place}: column {field.name} does not fit {field.type}: {error}") from error
+    for path, nulls in _forbidden_nulls(fitting.combine_chunks(), field, field.name):
+        raise InvalidInputError(
+            f"{place}: column {path} is required, but {nulls} of its values are null",
+            "fill them, or leave those rows out",
+        )
+    return fitting
+
+
+def nullable_inside(kind: pa.DataType) -> pa.DataType:
+    """The type with every field inside it nullable; names and field ids stay."""
+    if pa.types.is_struct(kind):
+        return pa.struct([_nullable(field) for field in kind])
+    if pa.types.is_map(kind):
+        key = kind.key_field.with_type(nullable_inside(kind.key_type))
+        return pa.map_(key, _nullable(kind.item_field))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(_nullable(kind.value_field))
+    return pa.list_(_nullable(kind.value_field)) if _is_list(kind) else kind
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    return field.with_type(nullable_inside(field.type)).with_nullable(True)
+
+
+def _forbidden_nulls(values: Any, field: pa.Field, path: str) -> Iterator[tuple[str, int]]:
+    """Required fields that are null where what they are part of is not, with how often."""
+    if not field.nullable and values.null_count:
+        yield path, values.null_count
+    if pa.types.is_struct(field.type):
+        present = values.filter(values.is_valid())
+        for number, inner in enumerate(field.type):
+            yield from _forbidden_nulls(present.field(number), inner, f"{path}.{inner.name}")
+    elif _is_list(field.type):
+        yield from _forbidden_nulls(values.flatten(), field.type.value_field, f"{path}.element")
+    elif pa.types.is_map(field.type):
+        yield from _forbidden_nulls(values.items, field.type.item_field, f"{path}.value")
 
 
 # --- writing ------------------------------------------------------------------------------------------
@@ -172,8 +206,17 @@ def _transformed(data: pa.Table, schema: Schema, field: Any) -> Any:
     column = data.column(name.split(".")[0])
     for part in name.split(".")[1:]:
         column = pc.struct_field(column, part)
-    transform = field.transform.pyarrow_transform(schema.find_type(field.source_id))
-    return transform(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return transformed(values, field.transform, schema.find_type(field.source_id))
+
+
+def transformed(values: pa.Array, transform: Any, kind: IcebergType) -> pa.Array:
+    """The partition values of a column, by pyiceberg's transforms."""
+    if pa.types.is_decimal(values.type):
+        # pyiceberg's core wants them at addresses that divide by 16; what comes from Spark's workers does
+        # not always lie so. Taking the values copies them.
+        values = values.take(pa.array(range(len(values)), pa.int64()))
+    return transform.pyarrow_transform(kind)(values)
 
 
 def encode_parquet(data: pa.Table) -> bytes:

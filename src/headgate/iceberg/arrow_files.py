@@ -37,11 +37,16 @@ def _write_one(
     driver: Driver, metadata: TableMetadata, txid: TxId, partition: Partition, rows: pa.Table
 ) -> DataFile:
     data = encode_parquet(rows)
-    directory = metadata.spec.partition_to_path(PartitionRecord(*partition), metadata.schema)
-    parts = ("data", f"L0-{txid}", *filter(None, directory.split("/")), f"{driver.host.new_txid()}.parquet")
-    uri = "/".join((metadata.location, *parts))
+    uri = new_file_uri(metadata, txid, partition, driver.host.new_txid())
     driver.put(uri.removeprefix(driver.store.uri() + "/"), data)
     return data_file(uri, len(data), footer_of(data), partition, metadata)
+
+
+def new_file_uri(metadata: TableMetadata, txid: TxId, partition: Partition, name: TxId) -> str:
+    """Where a fresh data file goes: into the directory of the transaction, by its partition."""
+    directory = metadata.spec.partition_to_path(PartitionRecord(*partition), metadata.schema)
+    parts = ("data", f"L0-{txid}", *filter(None, directory.split("/")), f"{name}.parquet")
+    return "/".join((metadata.location, *parts))
 
 
 def read_rows(driver: Driver, loader: TableLoader, files: Iterable[DataFile], schema: Schema) -> pa.Table:

@@ -10,6 +10,7 @@ Keys are relative to the root of the lake, separated by `/`. All methods raise e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -20,6 +21,14 @@ class Page:
 
     keys: tuple[str, ...]
     complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The last bytes of an object, and how long the whole object is."""
+
+    data: bytes
+    object_bytes: int
 
 
 @runtime_checkable
@@ -81,4 +90,21 @@ class PutIfAbsent(Protocol):
 class RenameNoReplace(Protocol):
     def rename_no_replace(self, source: str, target: str) -> bool:
         """Moves the object in one step and returns True; False if `target` exists or `source` does not."""
+        ...
+
+
+@runtime_checkable
+class ReadTail(Protocol):
+    def tail(self, key: str, length_bytes: int) -> Tail | None:
+        """The last `length_bytes` of the object (all of a shorter one), or None if there is none."""
+        ...
+
+
+@runtime_checkable
+class MakeDurable(Protocol):
+    def make_durable(self, keys: Sequence[str]) -> None:
+        """Makes objects that another program wrote survive a power failure, as those of `put` do.
+
+        After an error nothing is promised of any of them.
+        """
         ...

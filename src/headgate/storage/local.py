@@ -12,12 +12,12 @@ import errno
 import functools
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
-from headgate.storage.capabilities import Page
+from headgate.storage.capabilities import Page, Tail
 from headgate.storage.keys import checked_key, checked_prefix
 
 _PARTIAL_START, _PARTIAL_END = ".headgate-", ".partial"
@@ -123,6 +123,32 @@ class LocalStore:
             return None
         except OSError as error:
             raise storage_error(f"cannot read {path}", error) from error
+
+    def tail(self, key: str, length_bytes: int) -> Tail | None:
+        path = self._path(key)
+        doing = f"cannot read {path}"
+        self._require_same_place(doing)
+        try:
+            with path.open("rb") as file, _the_visible_step(doing):
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - length_bytes))
+                return Tail(file.read(), size)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise storage_error(doing, error) from error
+
+    def make_durable(self, keys: Sequence[str]) -> None:
+        if not self._fsync:
+            return
+        directories = set[Path]()
+        for key in keys:
+            path = self._path(key)
+            with _the_visible_step(f"cannot sync {path}"), path.open("rb") as file:
+                os.fsync(file.fileno())
+            directories.update(parent for parent in path.parents if parent.is_relative_to(self._root))
+        for directory in sorted(directories, reverse=True):
+            self._sync_directory(directory, f"cannot sync {directory}")
 
     def put(self, key: str, data: bytes) -> None:
         target = self._path(key)

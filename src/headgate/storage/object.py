@@ -24,7 +24,7 @@ from headgate.errors import (
     StorageRefusedError,
     UnsupportedError,
 )
-from headgate.storage.capabilities import Page
+from headgate.storage.capabilities import Page, Tail
 from headgate.storage.keys import checked_key, checked_prefix
 
 KEYS_PER_PAGE = 1000
@@ -167,6 +167,16 @@ class ObjectStore:
         with self._translated(f"cannot read {self._url}/{key}"):
             try:
                 return bytes(obstore.get(self._store, key).bytes())
+            except _NOT_FOUND as error:
+                _refuse_missing_bucket(error)
+                return None
+
+    def tail(self, key: str, length_bytes: int) -> Tail | None:
+        checked_key(key)
+        with self._translated(f"cannot read {self._url}/{key}"):
+            try:
+                found = obstore.get(self._store, key, options={"range": {"suffix": length_bytes}})
+                return Tail(bytes(found.bytes()), found.meta["size"])
             except _NOT_FOUND as error:
                 _refuse_missing_bucket(error)
                 return None

@@ -1,0 +1,246 @@
+"""Where an SQL query names tables of the lake, and at which version.
+
+Not a parser: Spark parses. This only finds the places in the text where a relation stands (after FROM, JOIN,
+and the commas between relations), so that the names there can be replaced by those of views.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from headgate.errors import InvalidInputError, UnsupportedError
+
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+|--[^\n]*|/\*.*?\*/)
+  | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*")
+  | (?P<quoted>`(?:[^`]|``)*`)
+  | (?P<number>\d+(?:\.\d+)?)
+  | (?P<word>\w+)
+  | (?P<sign>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ENDS_RELATIONS = frozenset(
+    {"WHERE", "GROUP", "HAVING", "ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET", "WINDOW"}
+    | {"QUALIFY", "UNION", "INTERSECT", "EXCEPT", "MINUS", "SELECT"}
+)
+_NO_ALIAS = _ENDS_RELATIONS | frozenset(
+    {"ON", "USING", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "SEMI", "ANTI", "OUTER"}
+    | {"LATERAL", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
+)
+_READS = frozenset(["SELECT", "WITH", "FROM", "VALUES", "TABLE"])
+_INSTEAD = {
+    "INSERT": "use Table.append or Table.overwrite",
+    "DELETE": "use Table.delete",
+    "UPDATE": "use Table.update",
+    "MERGE": "use Table.merge",
+    "CREATE": "use Lake.create_table",
+    "DROP": "use Lake.drop_table",
+    "ALTER": "use Table.add_column and its siblings, or Lake.rename_table",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Travel:
+    """`VERSION AS OF 41`, `VERSION AS OF 'tag'` or `TIMESTAMP AS OF '…'`. One of the three is given."""
+
+    version: int | None = None
+    tag: str | None = None
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A table that is named in a query, from `start` to `end`.
+
+    `relation`: it stands where rows come from; otherwise it qualifies a column. `named`: an alias follows.
+    """
+
+    table: str
+    start: int
+    end: int
+    relation: bool
+    travel: Travel | None = None
+    named: bool = False
+
+
+def rewritten(query: str, tables: Collection[str], view_of: Callable[[str, Travel | None], str]) -> str:
+    """The query with each table of `tables` replaced by the view that `view_of` names."""
+    parts, position = list[str](), 0
+    for mention in find_mentions(query, tables):
+        short = quoted(mention.table.rpartition(".")[2])
+        parts.append(query[position : mention.start])
+        if mention.relation:
+            view = quoted(view_of(mention.table, mention.travel))
+            parts.append(view if mention.named else f"{view} AS {short}")
+        else:
+            parts.append(short)
+        position = mention.end
+    return "".join((*parts, query[position:]))
+
+
+def quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def find_mentions(query: str, tables: Collection[str]) -> tuple[Mention, ...]:
+    """Every place where `query` names one of `tables`, from left to right.
+
+    Raises `UnsupportedError` for statements that are not queries.
+    """
+    return _Scan(query, tables).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    @property
+    def upper(self) -> str:
+        return self.text.upper() if self.kind == "word" else self.text
+
+    @property
+    def name(self) -> str | None:
+        """What the token says as a part of a name."""
+        if self.kind == "quoted":
+            return self.text[1:-1].replace("``", "`")
+        return self.text if self.kind in ("word", "number") else None
+
+
+@dataclass(slots=True)
+class _Frame:
+    """What is known inside one pair of parentheses."""
+
+    expecting: bool = False
+    in_relations: bool = False
+    selects: bool = False
+
+
+@dataclass(slots=True)
+class _Scan:
+    query: str
+    tables: Collection[str]
+    tokens: list[_Token] = field(default_factory=list)
+    position: int = 0
+
+    def run(self) -> tuple[Mention, ...]:
+        self.tokens = [
+            _Token(match.lastgroup or "", match.group(), match.start(), match.end())
+            for match in _TOKEN.finditer(self.query)
+            if match.lastgroup != "space"
+        ]
+        self._require_query()
+        frames, found = [_Frame(selects=True)], list[Mention]()
+        while (token := self._peek()) is not None:
+            path = self._path()
+            if path:
+                found.extend(self._mention(path, frames[-1]))
+                continue
+            self.position += 1
+            self._enter(token, frames)
+        return tuple(found)
+
+    def _require_query(self) -> None:
+        first = next((token for token in self.tokens if token.text != "("), None)
+        if first is None:
+            raise InvalidInputError("the query is empty")
+        if first.upper not in _READS:
+            raise UnsupportedError(
+                f"{first.text[:40]!r} does not begin a query", _INSTEAD.get(first.upper, "write SELECT …")
+            )
+
+    def _peek(self, ahead: int = 0) -> _Token | None:
+        at = self.position + ahead
+        return self.tokens[at] if 0 <= at < len(self.tokens) else None
+
+    def _word(self, ahead: int = 0) -> str:
+        token = self._peek(ahead)
+        return "" if token is None or token.kind != "word" else token.upper
+
+    def _path(self) -> list[_Token]:
+        """The names of a path with dots that begins here; empty if none does."""
+        first = self._peek()
+        if first is None or first.kind not in ("word", "quoted"):
+            return []
+        path, ahead = [first], 1
+        while (dot := self._peek(ahead)) is not None and dot.text == ".":
+            part = self._peek(ahead + 1)
+            if part is None or part.name is None:
+                break
+            path.append(part)
+            ahead += 2
+        return path if len(path) > 1 else []
+
+    def _mention(self, path: Sequence[_Token], frame: _Frame) -> list[Mention]:
+        self.position += 2 * len(path) - 1
+        table = ".".join(token.name or "" for token in path[:2])
+        relation, frame.expecting = frame.expecting, False
+        if table not in self.tables or (relation and len(path) != 2):
+            return []
+        if not relation:
+            return [Mention(table, path[0].start, path[1].end, False)] if len(path) > 2 else []
+        travel, end = self._travel(path[1].end)
+        return [Mention(table, path[0].start, end, True, travel, self._alias_follows())]
+
+    def _travel(self, end: int) -> tuple[Travel | None, int]:
+        skipped = 1 if self._word() == "FOR" else 0
+        kind = self._word(skipped).removeprefix("SYSTEM_")
+        if kind not in ("VERSION", "TIMESTAMP", "TIME"):
+            return None, end
+        if (self._word(skipped + 1), self._word(skipped + 2)) != ("AS", "OF"):
+            return None, end
+        self.position += skipped + 3
+        if kind != "VERSION" and self._word() == "TIMESTAMP":
+            self.position += 1
+        literal = self._peek()
+        self.position += 1
+        match kind, literal:
+            case "VERSION", _Token(kind="number", text=text) if text.isdigit():
+                return Travel(version=int(text)), literal.end
+            case "VERSION", _Token(kind="text", text=text):
+                return Travel(tag=text[1:-1]), literal.end
+            case "TIMESTAMP" | "TIME", _Token(kind="text", text=text):
+                return Travel(timestamp=text[1:-1]), literal.end
+        raise InvalidInputError(
+            f"{kind} AS OF needs a literal behind it: {self.query[end : end + 60].strip()!r}",
+            "write VERSION AS OF 41, VERSION AS OF 'tag' or TIMESTAMP AS OF '2026-11-15T10:00:00Z'",
+        )
+
+    def _alias_follows(self) -> bool:
+        token = self._peek()
+        if token is None:
+            return False
+        if token.upper in ("AS", "TABLESAMPLE"):  # a sample stands before the alias, so none can be added
+            return True
+        return token.kind == "quoted" or (token.kind == "word" and token.upper not in _NO_ALIAS)
+
+    def _enter(self, token: _Token, frames: list[_Frame]) -> None:
+        """Follows the clauses, to know where a relation is expected."""
+        frame, word = frames[-1], token.upper
+        match word:
+            case "(":
+                frames.append(_Frame(expecting=frame.expecting, in_relations=frame.expecting))
+                frame.expecting = False
+            case ")":
+                if len(frames) > 1:
+                    frames.pop()
+            case "SELECT":
+                frame.selects, frame.in_relations, frame.expecting = True, False, False
+            case "FROM":
+                # Not the one of `extract(day FROM x)` or of `a IS DISTINCT FROM b`.
+                if frame.selects and self._word(-2) != "DISTINCT":
+                    frame.in_relations = frame.expecting = True
+            case "JOIN":
+                frame.in_relations = frame.expecting = True
+            case ",":
+                frame.expecting = frame.in_relations
+            case _ if token.kind == "word" and word in _ENDS_RELATIONS:
+                frame.in_relations = frame.expecting = False
+            case _:
+                frame.expecting = False

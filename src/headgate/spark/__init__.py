@@ -1,0 +1,1 @@
+"""Data through Spark: the only folder that imports pyspark."""

@@ -1,0 +1,143 @@
+"""DataFrames and table schemas: what fits, what does not, and the projection that makes it fit exactly."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from pyiceberg import types as iceberg
+from pyiceberg.schema import Schema
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql import types as spark
+
+from headgate.errors import InvalidInputError
+from headgate.spark.types import schema_from_spark, schema_to_spark
+
+NULL_IN_REQUIRED = "HEADGATE_NULL_IN_REQUIRED_COLUMN"
+"""Stands in the error of a Spark job that met a null where the table allows none; the column follows."""
+
+
+def fitted(df: DataFrame, schema: Schema, place: str) -> DataFrame:
+    """`df` with exactly the columns and types of `schema`, in its order, with its field ids.
+
+    Optional columns that `df` lacks are null. If it does not fit, the `InvalidInputError` lists all
+    differences. Nulls in required columns are found while the rows are written, and fail the job.
+    """
+    problems = list(_differences(df.schema, schema))
+    if problems:
+        raise InvalidInputError(
+            f"the DataFrame does not fit {place}:\n" + "\n".join(f"  - {problem}" for problem in problems),
+            "rename, cast or drop columns, or change the table's schema first",
+        )
+    return df.select(*(_column(df, field) for field in schema_to_spark(schema).fields))
+
+
+def quoted(name: str) -> str:
+    """A column name as Spark's SQL reads it literally."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _column(df: DataFrame, field: spark.StructField) -> Column:
+    if field.name not in df.columns or isinstance(df.schema[field.name].dataType, spark.NullType):
+        return sf.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
+    column = sf.col(quoted(field.name))
+    for condition, path in _nulls_forbidden(column, field, field.name):
+        failure = sf.raise_error(sf.lit(f"{NULL_IN_REQUIRED} {path} "))
+        column = sf.when(condition, failure).otherwise(column)
+    column = _reordered(column, df.schema[field.name].dataType, field.dataType)
+    # The cast also puts the ids of fields inside structs into the type. `DataFrame.to` would not: it leaves
+    # alone what differs in nothing but metadata. Nullable everywhere, since the check is made row by row.
+    return column.cast(_nullable_type(field.dataType)).alias(field.name, metadata=field.metadata)
+
+
+def _reordered(column: Column, given: spark.DataType, wanted: spark.DataType) -> Column:
+    """The column with the fields of its structs in the order of the table: a cast goes by position."""
+    if not (isinstance(given, spark.StructType) and isinstance(wanted, spark.StructType)):
+        return column
+    fields = [
+        _reordered(column[field.name], given[field.name].dataType, field.dataType).alias(field.name)
+        for field in wanted.fields
+    ]
+    return sf.when(column.isNotNull(), sf.struct(*fields))
+
+
+def _nulls_forbidden(value: Column, field: spark.StructField, path: str) -> Iterator[tuple[Column, str]]:
+    """For each required field, the condition under which a row breaks the promise."""
+    if not field.nullable:
+        yield value.isNull(), path
+    if isinstance(field.dataType, spark.StructType):
+        for inner in field.dataType.fields:
+            for condition, inner_path in _nulls_forbidden(value[inner.name], inner, f"{path}.{inner.name}"):
+                yield value.isNotNull() & condition, inner_path
+
+
+def _nullable_type(kind: spark.DataType) -> spark.DataType:
+    match kind:
+        case spark.StructType():
+            inner = [(field.name, _nullable_type(field.dataType), field.metadata) for field in kind.fields]
+            return spark.StructType([spark.StructField(name, of, True, meta) for name, of, meta in inner])
+        case spark.ArrayType():
+            return spark.ArrayType(_nullable_type(kind.elementType), True)
+        case spark.MapType():
+            return spark.MapType(_nullable_type(kind.keyType), _nullable_type(kind.valueType), True)
+    return kind
+
+
+def _differences(given: spark.StructType, schema: Schema) -> Iterator[str]:
+    names = given.names
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"column {name} is there twice"
+    wanted = {field.name: field for field in schema.fields}
+    for field in given.fields:
+        if field.name not in wanted:
+            near = difflib.get_close_matches(field.name, wanted, n=1) or [
+                name for name in wanted if name.lower() == field.name.lower()
+            ]
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield f"column {field.name} ({field.dataType.simpleString()}) is not in the table{hint}"
+    for name, column in wanted.items():
+        if name not in names:
+            if column.required:
+                yield f"column {name} ({column.field_type}) is required and missing"
+        else:
+            yield from _type_differences(given[name], column)
+
+
+def _type_differences(given: spark.StructField, wanted: iceberg.NestedField) -> Iterator[str]:
+    if isinstance(given.dataType, spark.NullType):
+        if wanted.required:
+            yield f"column {wanted.name} is required, but all its values are null"
+        return
+    try:
+        kind = schema_from_spark(spark.StructType([given])).fields[0].field_type
+    except InvalidInputError:
+        yield f"column {given.name}: Iceberg has no type for {given.dataType.simpleString()}"
+        return
+    if not _can_become(kind, wanted.field_type):
+        yield f"column {wanted.name} is {kind}, the table has {wanted.field_type}"
+
+
+def _can_become(given: iceberg.IcebergType, wanted: iceberg.IcebergType) -> bool:
+    """Whether every value of `given` is one of `wanted`."""
+    match given, wanted:
+        case iceberg.IntegerType(), iceberg.LongType():
+            return True
+        case iceberg.FloatType(), iceberg.DoubleType():
+            return True
+        case iceberg.DecimalType(), iceberg.DecimalType():
+            whole = given.precision - given.scale <= wanted.precision - wanted.scale
+            return whole and given.scale <= wanted.scale
+        case iceberg.StructType(), iceberg.StructType():
+            fields = {field.name: field.field_type for field in given.fields}
+            return fields.keys() == {field.name for field in wanted.fields} and all(
+                _can_become(fields[field.name], field.field_type) for field in wanted.fields
+            )
+        case iceberg.ListType(), iceberg.ListType():
+            return _can_become(given.element_type, wanted.element_type)
+        case iceberg.MapType(), iceberg.MapType():
+            return _can_become(given.key_type, wanted.key_type) and _can_become(
+                given.value_type, wanted.value_type
+            )
+        case _:
+            return given == wanted

@@ -1,0 +1,129 @@
+"""How rows are laid out in files: distribution, order, size and compression, from the table's properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.transforms import IdentityTransform
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from headgate.errors import InvalidInputError
+from headgate.iceberg.metadata import TableMetadata
+from headgate.spark.fitting import quoted
+
+TARGET_FILE_BYTES = 128 * 1024 * 1024
+ROWS_PER_FILE_FLOOR = 1000
+COMPRESSED_SHARE = 0.5
+"""How many bytes of Parquet a byte of Spark's estimate of a row becomes, as long as no file tells better."""
+
+
+class Distribution(Enum):
+    """How rows are given to write tasks: as they come, by partition, or in ranges of the sort order."""
+
+    NONE = "none"
+    HASH = "hash"
+    RANGE = "range"
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLayout:
+    """The layout of one write."""
+
+    distribution: Distribution
+    order: tuple[Column, ...]
+    target_file_bytes: int
+    rows_per_file: int
+    codec: str
+
+    def distributed(self, df: DataFrame, partition_columns: Sequence[str]) -> DataFrame:
+        """`df` with its rows in the tasks, and in the order, in which they are to be written."""
+        keys = [sf.col(quoted(name)) for name in partition_columns]
+        match self.distribution:
+            case Distribution.HASH if keys:
+                # Spark then puts small partitions together and splits those that are too large for a task.
+                df = df.hint("rebalance", *keys)
+            case Distribution.RANGE if keys or self.order:
+                df = df.repartitionByRange(*keys, *self.order)
+            case _:
+                pass
+        return df.sortWithinPartitions(*keys, *self.order) if self.order else df
+
+    def parquet_options(self) -> dict[str, str]:
+        """What Spark's Parquet writer is told."""
+        return {
+            "compression": self.codec,
+            "maxRecordsPerFile": str(self.rows_per_file),
+            # The partition of a file is computed from the bounds in its footer, so they must not be cut.
+            "parquet.statistics.truncate.length": str(2**31 - 1),
+        }
+
+
+def write_layout(metadata: TableMetadata, df: DataFrame) -> WriteLayout:
+    """The layout that the properties of the table ask for, or the usual one."""
+    properties = metadata.properties
+    target = _target_bytes(properties)
+    return WriteLayout(
+        distribution=_distribution(properties, partitioned=bool(metadata.spec.fields)),
+        order=sort_columns(metadata),
+        target_file_bytes=target,
+        rows_per_file=max(ROWS_PER_FILE_FLOOR, int(target / _row_bytes(metadata, df))),
+        codec=properties.get("write.parquet.compression-codec", "zstd"),
+    )
+
+
+def sort_columns(metadata: TableMetadata) -> tuple[Column, ...]:
+    """The sort order of the table. Transforms other than identity order rows no finer than their source."""
+    columns = []
+    for field in metadata.sort_order.fields:
+        name = metadata.schema.find_column_name(field.source_id)
+        assert name is not None
+        column = sf.col(".".join(quoted(part) for part in name.split(".")))
+        descending = field.direction == SortDirection.DESC
+        nulls_first = field.null_order == NullOrder.NULLS_FIRST
+        if not isinstance(field.transform, IdentityTransform):
+            continue
+        match descending, nulls_first:
+            case False, True:
+                columns.append(column.asc_nulls_first())
+            case False, False:
+                columns.append(column.asc_nulls_last())
+            case True, True:
+                columns.append(column.desc_nulls_first())
+            case _:
+                columns.append(column.desc_nulls_last())
+    return tuple(columns)
+
+
+def _distribution(properties: Mapping[str, str], *, partitioned: bool) -> Distribution:
+    given = properties.get("write.distribution-mode") or properties.get("write.distribution")
+    if given is None:
+        return Distribution.HASH if partitioned else Distribution.NONE
+    try:
+        return Distribution(given.lower())
+    except ValueError:
+        known = ", ".join(mode.value for mode in Distribution)
+        raise InvalidInputError(
+            f"write.distribution-mode is {given!r}", f"set it to one of {known}"
+        ) from None
+
+
+def _target_bytes(properties: Mapping[str, str]) -> int:
+    given = properties.get("write.target-file-size-bytes", str(TARGET_FILE_BYTES))
+    if not given.isdigit() or int(given) == 0:
+        raise InvalidInputError(f"write.target-file-size-bytes is {given!r}", "set it to a number of bytes")
+    return int(given)
+
+
+def _row_bytes(metadata: TableMetadata, df: DataFrame) -> float:
+    """What a row will take in Parquet: as in the files that the table has, else a guess from its types."""
+    summary: Mapping[str, Any] = (metadata.snapshot or {}).get("summary", {})
+    rows, size = int(summary.get("added-records", 0)), int(summary.get("added-files-size", 0))
+    if rows and size:
+        return size / rows
+    estimated: int = df._jdf.schema().defaultSize()
+    return max(1.0, COMPRESSED_SHARE * estimated)

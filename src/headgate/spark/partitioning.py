@@ -1,0 +1,142 @@
+"""Iceberg's partition transforms over Spark columns.
+
+The results name the directories into which Spark's writer sorts the rows: equal for rows of one partition,
+different for rows of two, and readable. The partition values in the manifests do not come from here; they are
+computed by pyiceberg from what is in the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg import transforms
+from pyiceberg import types as iceberg
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyspark.sql import Column
+from pyspark.sql import functions as sf
+from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
+
+from headgate.errors import UnsupportedError
+from headgate.iceberg.arrow import transformed
+from headgate.spark.fitting import quoted
+
+MICROS_PER_DAY = 86_400_000_000
+MICROS_PER_HOUR = 3_600_000_000
+SHOWN_CHARACTERS = 40
+"""Longer texts are cut and told apart by a hash: the name of a directory may have 255 bytes on most disks."""
+
+
+def directory_columns(schema: Schema, spec: PartitionSpec) -> dict[str, Column]:
+    """For each partition field, a column that the table has not, with the texts that name directories."""
+    taken = {name.lower() for name in schema.column_names}
+    columns: dict[str, Column] = {}
+    for field in spec.fields:
+        name = field.name
+        while name.lower() in taken:
+            # Spark leaves partition columns out of the files; Iceberg wants the column there.
+            name += "_partition"
+        taken.add(name.lower())
+        columns[name] = _as_directory(_transformed(schema, field))
+    return columns
+
+
+def _transformed(schema: Schema, field: PartitionField) -> Column:
+    source = _source(schema, field.source_id)
+    kind = schema.find_type(field.source_id)
+    match field.transform:
+        case transforms.IdentityTransform():
+            return _readable(source, kind)
+        case transforms.BucketTransform():
+            return _by_pyiceberg(field.transform, kind)(source)
+        case transforms.TruncateTransform():
+            return _truncated(field.transform, kind, source)
+        case transforms.VoidTransform():
+            return sf.lit(None)
+        case transforms.YearTransform():
+            return sf.year(_utc_date(source, kind))
+        case transforms.MonthTransform():
+            day = _utc_date(source, kind)
+            return sf.concat(sf.year(day).cast("string"), sf.lit("-"), _two_digits(sf.month(day)))
+        case transforms.DayTransform():
+            return _utc_date(source, kind)
+        case transforms.HourTransform():
+            day = _utc_date(source, kind).cast("string")
+            return sf.concat(day, sf.lit("-"), _two_digits(_utc_hour(source, kind)))
+    raise UnsupportedError(f"the partition transform {field.transform} of {field.name} is not known")
+
+
+def _source(schema: Schema, field_id: int) -> Column:
+    name = schema.find_column_name(field_id)
+    assert name is not None, field_id
+    first, *rest = name.split(".")
+    column = sf.col(quoted(first))
+    for part in rest:
+        column = column[part]
+    return column
+
+
+def _truncated(transform: transforms.TruncateTransform[Any], kind: Any, source: Column) -> Column:
+    match kind:
+        case iceberg.StringType() | iceberg.BinaryType():
+            return _readable(sf.substring(source, 1, transform.width), kind)
+        case iceberg.IntegerType() | iceberg.LongType():
+            return source - sf.pmod(source, sf.lit(transform.width))
+        case _:
+            return _by_pyiceberg(transform, kind)(source)
+
+
+def _by_pyiceberg(transform: transforms.Transform[Any, Any], kind: Any) -> Callable[[Column], Column]:
+    """Iceberg's own function on Arrow data in the Python workers, where Spark has none with that result."""
+
+    @arrow_udf("string")  # type: ignore[untyped-decorator]
+    def apply(values: pa.Array) -> pa.Array:
+        return transformed(values, transform, kind).cast(pa.string())
+
+    function: Callable[[Column], Column] = apply
+    return function
+
+
+def _utc_date(source: Column, kind: Any) -> Column:
+    """The day in UTC, whatever the time zone of the session is."""
+    if isinstance(kind, iceberg.TimestamptzType):
+        micros = sf.unix_micros(source)
+        midnight = micros - sf.pmod(micros, sf.lit(MICROS_PER_DAY))
+        # Division of whole numbers: as doubles, times after the year 2255 are not exact.
+        return sf.date_from_unix_date(sf.call_function("div", midnight, sf.lit(MICROS_PER_DAY)).cast("int"))
+    return source.cast("date")
+
+
+def _utc_hour(source: Column, kind: Any) -> Column:
+    if isinstance(kind, iceberg.TimestamptzType):
+        of_day = sf.pmod(sf.unix_micros(source), sf.lit(MICROS_PER_DAY))
+        return sf.floor(of_day / sf.lit(MICROS_PER_HOUR))
+    return sf.hour(source)
+
+
+def _two_digits(number: Column) -> Column:
+    return sf.lpad(number.cast("string"), 2, "0")
+
+
+def _readable(value: Column, kind: Any) -> Column:
+    """A value such that its text differs for different values."""
+    match kind:
+        case iceberg.BinaryType() | iceberg.FixedType():
+            return sf.hex(value)  # as texts, bytes that are not UTF-8 would be alike
+        case iceberg.TimestamptzType():
+            return sf.unix_micros(value)  # as texts, two of them are alike when clocks are set back
+        case _:
+            return value
+
+
+def _as_directory(value: Column) -> Column:
+    """A text for the name of a directory: different for null, the empty text and every other value."""
+    text = value.cast("string")
+    marked = sf.when(text.isNull(), sf.lit(None)).when(
+        (text == "") | text.startswith("'"), sf.concat(sf.lit("'"), text)
+    )
+    digest = sf.substring(sf.sha2(text, 256), 1, 32)
+    cut = sf.concat(sf.substring(text, 1, SHOWN_CHARACTERS), sf.lit("~"), digest)
+    return marked.when(sf.length(text) > SHOWN_CHARACTERS, cut).otherwise(text)

@@ -1,0 +1,66 @@
+"""Which way data moves: through Spark's own Parquet reader and writer, or through Arrow in Python workers."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from headgate.errors import InvalidInputError, UnsupportedError
+
+SETTING = "spark.headgate.files"
+"""A setting of the session: `auto` (the default), `native` or `arrow`."""
+
+
+class Way(Enum):
+    """How Spark reads and writes data files."""
+
+    NATIVE = "Spark's Parquet"
+    ARROW = "Arrow in Python workers"
+
+
+def wanted_way(spark: SparkSession) -> Way | None:
+    """The way that the session is set to, or None for the best one."""
+    given = str(spark.conf.get(SETTING, "auto")).lower()
+    match given:
+        case "auto":
+            return None
+        case "native":
+            return Way.NATIVE
+        case "arrow":
+            return Way.ARROW
+    raise InvalidInputError(f"the setting {SETTING} is {given!r}", "set it to auto, native or arrow")
+
+
+def hadoop_uri(spark: SparkSession, uri: str) -> str | None:
+    """The name by which the Hadoop client of the session reaches `uri`, or None if it cannot.
+
+    A plain pip install of Spark reaches local disks and HDFS; connectors for object storage are JARs that a
+    user may have added.
+    """
+    scheme, _, rest = uri.partition("://")
+    names = ("s3a", "s3") if scheme in ("s3", "s3a") else (scheme,)
+    return next((f"{name}://{rest}" for name in names if _has_file_system(spark, name)), None)
+
+
+def require_hadoop_uri(spark: SparkSession, uri: str) -> str:
+    found = hadoop_uri(spark, uri)
+    if found is None:
+        raise UnsupportedError(
+            f"the Hadoop client of this Spark session does not reach {uri}",
+            f"set {SETTING} to auto, or add the connector (for S3: org.apache.hadoop:hadoop-aws)",
+        )
+    return found
+
+
+def _has_file_system(spark: SparkSession, scheme: str) -> bool:
+    context: Any = spark.sparkContext
+    try:
+        context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(
+            scheme, context._jsc.hadoopConfiguration()
+        )
+    except Py4JJavaError:  # no such scheme, or its class is not there
+        return False
+    return True

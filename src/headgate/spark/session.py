@@ -1,0 +1,132 @@
+"""Spark sessions that Headgate works with: one with good defaults, or the user's own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headgate.errors import InvalidInputError, UnsupportedError
+
+OLDEST_JAVA = 17
+JAVA_ADVICE = (
+    "install it (Debian: sudo apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17), "
+    "or set JAVA_HOME if it is installed"
+)
+
+REQUIRED: Mapping[str, str] = MappingProxyType(
+    {
+        # Columns are found by Iceberg's field ids, so that renames and reorders are right.
+        "spark.sql.parquet.fieldId.read.enabled": "true",
+        "spark.sql.parquet.fieldId.write.enabled": "true",
+        # Iceberg's timestamps; Spark's default is a deprecated type that other engines misread.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Dates before 1582 as they are, in the calendar that Iceberg uses.
+        "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+        "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+        # We know the files; a job that lists them costs more than the query.
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    }
+)
+"""Settings that reads and writes rely on; set on every session that Headgate is given."""
+
+DEFAULTS: Mapping[str, str] = MappingProxyType(
+    {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "64",
+    }
+)
+"""Settings of `session()` that a caller may want otherwise."""
+
+QUIET_LOG = "ERROR"
+
+
+def session(master: str = "local[*]", *, app_name: str = "headgate", **conf: object) -> SparkSession:
+    """A Spark session with settings that suit Headgate, or the one that is running already.
+
+    Settings of Spark go in as keyword arguments with underscores for dots, or as a dictionary:
+    `session(spark_driver_memory="4g")`, `session(**{"spark.driver.memory": "4g"})`. Those of a running
+    session are changed where Spark allows it. Raises `UnsupportedError` if there is no Java.
+    """
+    require_java()
+    given = {_setting(name): _value(name, value) for name, value in conf.items()}
+    local = master.startswith("local")
+    if local:
+        # Spark's own default is the first python3 on the PATH, which need not have headgate installed.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder: Any = SparkSession.builder
+    builder = builder.master(master).appName(app_name)
+    for name, value in {**DEFAULTS, **REQUIRED, **given}.items():
+        # On a cluster the executors must find the driver; Spark knows its address better than we do.
+        if local or not name.startswith("spark.driver.") or name in given:
+            builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel(QUIET_LOG)
+    return prepared(spark)
+
+
+def prepared(spark: SparkSession) -> SparkSession:
+    """The user's session with the settings that Headgate relies on."""
+    if not isinstance(spark, SparkSession):
+        raise InvalidInputError(
+            f"{type(spark).__name__} is not a Spark session", "pass headgate.session(), or a session of yours"
+        )
+    for name, value in REQUIRED.items():
+        if spark.conf.get(name, None) != value:
+            spark.conf.set(name, value)
+    return spark
+
+
+def require_java() -> None:
+    """Raises `UnsupportedError` with advice if Spark would not find a Java that it can use."""
+    java = java_command()
+    if java is None:
+        raise UnsupportedError("Spark needs Java, and there is none on this machine", JAVA_ADVICE)
+    version = java_version(java)
+    if version is not None and version < OLDEST_JAVA:
+        raise UnsupportedError(f"Spark needs Java {OLDEST_JAVA} or later; {java} is {version}", JAVA_ADVICE)
+
+
+def java_command() -> str | None:
+    """The Java that Spark would start."""
+    home = os.environ.get("JAVA_HOME")
+    if home and (java := Path(home, "bin", "java")).exists():
+        return str(java)
+    return shutil.which("java")
+
+
+def java_version(java: str) -> int | None:
+    """The major version of a Java, or None if it does not say."""
+    try:
+        shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnsupportedError(f"{java} cannot be started: {error}", JAVA_ADVICE) from error
+    found = re.search(r'version "(?:1\.)?(\d+)', shown.stderr + shown.stdout)
+    return None if found is None else int(found[1])
+
+
+def _setting(name: str) -> str:
+    return name if "." in name else name.replace("_", ".")
+
+
+def _value(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InvalidInputError(
+        f"the Spark setting {name} is a {type(value).__name__}", "give a text or a number"
+    )

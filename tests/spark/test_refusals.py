@@ -1,0 +1,106 @@
+"""Rows that do not fit, jobs that fail, settings without sense: nothing changes, and the error says why."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as sf
+
+import headgate as hg
+from headgate.spark.session import prepared
+
+
+@pytest.fixture
+def table(lake: hg.Lake) -> hg.Table:
+    return lake.create_table(
+        "t.strict", "id BIGINT NOT NULL, n INT, name STRING, at TIMESTAMP, s STRUCT<a: INT NOT NULL, b: INT>"
+    )
+
+
+def test_all_differences_are_listed(lake: hg.Lake, table: hg.Table, spark: SparkSession) -> None:
+    df = spark.sql("SELECT 'x' AS n, 1 AS nmae, current_date() AS at, named_struct('a', 1) AS s, 2L AS ID")
+    with pytest.raises(hg.InvalidInputError) as caught:
+        table.append(df)
+    problem = caught.value.problem
+    assert "column n is string, the table has int" in problem
+    assert "column nmae (int) is not in the table; did you mean name?" in problem
+    assert "column at is date, the table has timestamptz" in problem
+    assert "column s is struct" in problem
+    assert "column ID (bigint) is not in the table; did you mean id?" in problem
+    assert "column id (long) is required and missing" in problem
+    assert caught.value.next_step is not None and "cast" in caught.value.next_step
+    assert lake.version == 1
+
+
+def test_nulls_in_a_required_column(
+    lake: hg.Lake, table: hg.Table, spark: SparkSession, both_ways: str
+) -> None:
+    df = spark.range(100).select(sf.when(sf.col("id") != 50, sf.col("id")).alias("id"))
+    with pytest.raises(hg.InvalidInputError, match="column id is required"):
+        table.append(df)
+    assert lake.version == 1
+
+
+def test_nulls_in_a_required_field_of_a_struct(
+    lake: hg.Lake, table: hg.Table, spark: SparkSession, both_ways: str
+) -> None:
+    nested = "named_struct('a', CAST(NULL AS INT), 'b', 1)"
+    with pytest.raises(hg.InvalidInputError, match=r"column s\.a is required"):
+        table.append(spark.sql(f"SELECT 1L AS id, {nested} AS s"))
+    table.append(spark.sql(f"SELECT 1L AS id, CASE WHEN false THEN {nested} END AS s"))
+    assert table.read(spark).collect()[0].s is None
+
+
+def test_struct_fields_are_matched_by_name(table: hg.Table, spark: SparkSession, both_ways: str) -> None:
+    table.append(spark.sql("SELECT 1L AS id, named_struct('b', 20, 'a', 10) AS s"))
+    assert table.read(spark).collect()[0].s == Row(a=10, b=20)
+
+
+def test_a_failing_job_changes_nothing(
+    lake: hg.Lake, table: hg.Table, spark: SparkSession, both_ways: str
+) -> None:
+    df = spark.range(100).select("id", sf.assert_true(sf.col("id") != 77).cast("int").alias("n"))
+    with pytest.raises(hg.StorageError, match=r"t\.strict: Spark could not write"):
+        table.append(df)
+    assert lake.version == 1
+    table.append(spark.range(3))
+    assert table.read(spark).count() == 3
+
+
+def test_types_that_iceberg_has_not(lake: hg.Lake, spark: SparkSession) -> None:
+    df = spark.sql("SELECT INTERVAL 1 DAY AS d, named_struct('v', parse_json('1')) AS s, 1 AS fine")
+    with pytest.raises(hg.InvalidInputError) as caught:
+        lake.create_table("t.types", df.schema)
+    assert "d: interval day" in caught.value.problem
+    assert "s.v: variant" in caught.value.problem
+    assert "fine" not in caught.value.problem
+
+
+def test_a_lake_in_memory_is_out_of_reach(spark: SparkSession) -> None:
+    lake = hg.Lake.init("memory://spark-cannot-see-this")
+    table = lake.create_table("t.one", "id BIGINT")
+    table.append(pa.table({"id": pa.array([1], pa.int64())}))
+    with pytest.raises(hg.UnsupportedError, match="in memory"):
+        table.append(spark.range(3))
+    with pytest.raises(hg.UnsupportedError, match="in memory"):
+        table.read(spark)
+
+
+def test_settings_that_make_no_sense(table: hg.Table, lake: hg.Lake, spark: SparkSession) -> None:
+    spark.conf.set("spark.headgate.files", "fast")
+    with pytest.raises(hg.InvalidInputError, match="auto, native or arrow"):
+        table.append(spark.range(1))
+    spark.conf.unset("spark.headgate.files")
+    table.set_properties({"write.distribution-mode": "sideways"})
+    with pytest.raises(hg.InvalidInputError, match="none, hash, range"):
+        table.append(spark.range(1))
+    table.set_properties({"write.distribution-mode": "none", "write.target-file-size-bytes": "big"})
+    with pytest.raises(hg.InvalidInputError, match="number of bytes"):
+        table.append(spark.range(1))
+    with pytest.raises(hg.InvalidInputError, match="not a Spark session"):
+        prepared("spark")  # type: ignore[arg-type]
+    with pytest.raises(hg.InvalidInputError, match="DataFrame or a pyarrow Table"):
+        table.append([1, 2])
+    with pytest.raises(hg.InvalidInputError, match="spark_ui_port is a list"):
+        hg.session(spark_ui_port=[1])
