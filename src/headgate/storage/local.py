@@ -148,8 +148,9 @@ class LocalStore:
             return False
         except OSError as error:
             raise storage_error(doing, error) from error
-        # A forked child has its own copy of the descriptor, and closes that one.
-        weakref.finalize(self, os.close, descriptor)
+        # A forked child has its own copy of the descriptor, and closes that one. At the end of a process the
+        # system closes it: other threads may be at work until then.
+        weakref.finalize(self, os.close, descriptor).atexit = False
         self._held = _Held(path, descriptor)
         return True
 
