@@ -16,13 +16,13 @@ from headgate.commit.genesis import decide_identity, read_identity, refuse_exist
 from headgate.commit.log import CommitLog
 from headgate.commit.probe import probe
 from headgate.commit.strategy import clean_up, known_strategy
-from headgate.core.choice import Verdict, choose, parse_strategy, verdicts
+from headgate.core.choice import Verdict, choose, parse_strategy, require_for_init, verdicts
 from headgate.core.fold import empty_state
 from headgate.core.retry import RetryPolicy, delay_seconds
 from headgate.errors import HeadgateError, InvalidInputError
 from headgate.host import SYSTEM, Host
 from headgate.model.identifiers import TxId, Version, is_txid
-from headgate.model.identity import DEFAULT_DIVISOR, LakeIdentity
+from headgate.model.identity import DEFAULT_DIVISOR, MAX_DIVISOR, MIN_DIVISOR, LakeIdentity
 from headgate.model.json_object import Json
 from headgate.model.probe import ProbeReport, Promise
 from headgate.model.record import Record
@@ -42,8 +42,6 @@ from headgate.transaction import (
 if TYPE_CHECKING:
     from headgate.iceberg.loader import TableLoader
     from headgate.table import Table
-
-MAX_DIVISOR = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +140,7 @@ class Lake:
         report = probe(driver.store, host)
         if on_probe is not None:
             on_probe(report)
+        require_for_init(report, driver.store.describe())
         identity = LakeIdentity(
             lake_id=host.new_txid().text,
             divisor=divisor,
@@ -173,8 +172,7 @@ class Lake:
         genesis = empty_state(identity, identity_bytes)
         log = CommitLog(driver, identity, genesis)
         checkpoints = Checkpoints(log, genesis)
-        log.begin_at(checkpoints.newest())
-        log.catch_up(log.newest, identity.divisor)
+        checkpoints.open()
         return cls(log, checkpoints, retry or RetryPolicy())
 
     # --- looking -----------------------------------------------------------------------------------------
@@ -404,7 +402,7 @@ class Lake:
         return state_at(self._checkpoints, newest, wanted)
 
     def _refreshed(self) -> LakeState:
-        return self._log.catch_up(self._log.newest, 1).state
+        return self._checkpoints.refresh()
 
     def _after_commit(self, state: LakeState, tables: Sequence[TableCommit]) -> tuple[str, ...]:
         """What is due after a commit. A failure is reported, and the next writer does the work."""
@@ -466,8 +464,11 @@ def _store(place: str | os.PathLike[str] | Store, options: Options | None) -> St
 
 
 def _check_divisor(divisor: int) -> None:
-    if not isinstance(divisor, int) or isinstance(divisor, bool) or not 2 <= divisor <= MAX_DIVISOR:
-        raise InvalidInputError(f"the divisor must be a number from 2 to {MAX_DIVISOR}, but is {divisor!r}")
+    number = isinstance(divisor, int) and not isinstance(divisor, bool)
+    if not number or not MIN_DIVISOR <= divisor <= MAX_DIVISOR:
+        raise InvalidInputError(
+            f"the divisor must be a number from {MIN_DIVISOR} to {MAX_DIVISOR}, but is {divisor!r}"
+        )
 
 
 def _checked_version(version: int) -> Version:

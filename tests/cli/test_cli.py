@@ -68,7 +68,11 @@ def test_show_prints_the_lake_and_a_record(place: Path) -> None:
 def test_doctor_judges_the_strategies_and_switches(place: Path) -> None:
     result = run("doctor", place, "--json")
     assert result.exit_code == 0
-    assert json.loads(result.output)["strategies"]["filetracker"] == {"safe": True, "broken": []}
+    assert json.loads(result.output)["strategies"]["filetracker"] == {
+        "safe": True,
+        "broken": [],
+        "unanswered": [],
+    }
     switched = run("doctor", place, "--switch-to", "filetracker")
     assert switched.exit_code == 0
     assert "version 3: from now on filetracker" in switched.output

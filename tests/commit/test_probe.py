@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
 import headgate as hg
 from headgate.commit.cleanup import KEEP
 from headgate.commit.layout import TRACKER
-from headgate.commit.probe import PROBE, probe
-from headgate.host import SYSTEM
-from headgate.model.probe import Promise
+from headgate.commit.probe import PROBE, TRIES, probe
+from headgate.host import SYSTEM, SystemHost
+from headgate.model.probe import ProbeReport, Promise, Seen
 from headgate.storage.capabilities import Page, Store
+from headgate.storage.faulty import Action, Fault, faulty, lose_answer, lose_request, refuse
 from headgate.storage.intercept import without_atomic_operations
 from headgate.storage.memory import MemoryStore
+from headgate.storage.requests import Create, Delete, Get, ListPage, Put, Rename, Request
 
 
 class IgnoresPreconditions(MemoryStore):
@@ -113,7 +116,7 @@ def test_init_avoids_what_is_broken() -> None:
     assert hg.Lake.init(without_atomic_operations(MemoryStore())).strategy == "filetracker"
     with pytest.raises(hg.UnsupportedError, match="would be unsafe"):
         hg.Lake.init(IgnoresPreconditions(), strategy="conditional")
-    with pytest.raises(hg.UnsupportedError, match="would be unsafe"):
+    with pytest.raises(hg.UnsupportedError, match="no lake can be made"):
         hg.Lake.init(ReadsStale())
 
 
@@ -145,3 +148,104 @@ def test_the_doctor_finds_a_strategy_that_became_unsafe() -> None:
     diagnosis = lake.doctor()
     assert diagnosis.strategy == "conditional"
     assert not diagnosis.safe
+
+
+# --- a storage that does not answer ------------------------------------------------------------------------
+
+
+class Hasty(SystemHost):
+    """Wastes no time of the tests on patience."""
+
+    def sleep(self, seconds: float) -> None:
+        del seconds
+
+
+HASTY = Hasty()
+
+
+def in_probe(*kinds: type) -> Callable[[Request], bool]:
+    def wanted(request: Request) -> bool:
+        place = request.prefix if isinstance(request, ListPage) else getattr(request, "key", PROBE)
+        return isinstance(request, kinds) and place.startswith(PROBE)
+
+    return wanted
+
+
+@pytest.mark.parametrize("action", [lose_answer, lose_request])
+@pytest.mark.parametrize("kind", [Create, Get, Put, ListPage, Rename, Delete])
+@pytest.mark.parametrize("skip", [0, 3, 9])
+def test_one_lost_answer_does_not_decide_the_strategy(action: Action, kind: type, skip: int) -> None:
+    store, _ = faulty(MemoryStore(), Fault(in_probe(kind), action, skip=skip, times=TRIES - 1))
+    lake = hg.Lake.init(store, host=HASTY)
+    assert lake.strategy == "conditional"
+    assert lake._log.identity.ordered_listing
+
+
+class RepeatsBelowUs(MemoryStore):
+    """A client that repeats a create whose answer was lost, and is refused by the object it made itself."""
+
+    repeated = 0
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        created = super().put_if_absent(key, data)
+        if created and self.repeated < 2:
+            self.repeated += 1
+            return super().put_if_absent(key, data)
+        return created
+
+
+def test_an_attempt_that_is_refused_by_itself_proves_nothing() -> None:
+    store = RepeatsBelowUs()
+    assert hg.Lake.init(store, host=HASTY).strategy == "conditional"
+    assert store.repeated == 2
+
+
+def test_a_storage_that_stays_silent_is_not_judged() -> None:
+    store, _ = faulty(MemoryStore(), Fault(in_probe(Create), lose_request, times=None))
+    report = probe(store, HASTY)
+    assert {finding.promise for finding in report.findings if finding.seen is Seen.UNANSWERED} == {
+        Promise.CREATE_REFUSED,
+        Promise.CREATE_RACE,
+    }
+    assert not any(finding.seen is Seen.BROKEN for finding in report.findings)
+    with pytest.raises(hg.StorageError, match="conditional") as caught:
+        hg.Lake.init(store, host=HASTY)
+    assert "choose rename or filetracker yourself" in caught.value.next_step
+    assert store.list_page("").keys == ()
+    # Whoever names a strategy that was answered for, gets it.
+    assert hg.Lake.init(store, host=HASTY, strategy="filetracker").strategy == "filetracker"
+    diagnosis = hg.Lake.open(store, host=HASTY).doctor()
+    assert diagnosis.safe
+    assert [(v.broken, len(v.unanswered)) for v in diagnosis.verdicts] == [((), 2), ((), 0), ((), 0)]
+
+
+def test_init_needs_listings_whatever_the_strategy() -> None:
+    """Version 0 is decided with FileTracker."""
+    for strategy in (None, "conditional", "rename", "filetracker"):
+        with pytest.raises(hg.UnsupportedError, match=Promise.LIST_AFTER_WRITE.value):
+            hg.Lake.init(ForgetsToList(), strategy=strategy)
+    silent, _ = faulty(MemoryStore(), Fault(in_probe(ListPage), lose_request, times=None))
+    with pytest.raises(hg.StorageError, match="did not answer"):
+        hg.Lake.init(silent, host=HASTY)
+
+
+def test_what_cannot_be_removed_is_reported_and_stops_nobody() -> None:
+    inside = MemoryStore()
+    store, _ = faulty(inside, Fault(in_probe(Delete), refuse, times=None))
+    reports: list[ProbeReport] = []
+    lake = hg.Lake.init(store, on_probe=reports.append)
+    assert lake.strategy == "conditional"
+    assert set(reports[0].left) == set(inside.list_page(PROBE).keys) != set()
+    assert lake.doctor().report.left
+
+
+def test_a_place_that_cannot_even_be_listed_afterwards_is_reported() -> None:
+    inside = MemoryStore()
+
+    def at_the_end(request: Request) -> bool:
+        return isinstance(request, ListPage) and request.prefix.count("/") == 3
+
+    store, _ = faulty(inside, Fault(at_the_end, refuse, times=None))
+    (left,) = probe(store, HASTY).left
+    assert left.startswith(PROBE)
+    assert all(key.startswith(left) for key in inside.list_page("").keys)

@@ -13,9 +13,9 @@ from headgate.core.choice import choose, parse_strategy, verdicts
 from headgate.core.conflict import Footprint, find_conflicts
 from headgate.core.retry import RetryPolicy, delay_seconds, read_ahead
 from headgate.core.windows import boundary_at_or_before, level_of
-from headgate.errors import CorruptLakeError, InvalidInputError, UnsupportedError
+from headgate.errors import CorruptLakeError, InvalidInputError, StorageError, UnsupportedError
 from headgate.model.identifiers import TxId, Version
-from headgate.model.probe import Finding, ProbeReport, Promise
+from headgate.model.probe import Finding, ProbeReport, Promise, Seen
 from headgate.model.record import PropertyChange
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
@@ -52,7 +52,11 @@ def test_a_policy_that_cannot_work_is_refused() -> None:
 
 
 def report(*broken: Promise) -> ProbeReport:
-    return ProbeReport(tuple(Finding(promise, promise not in broken, "seen") for promise in Promise))
+    return found(dict.fromkeys(broken, Seen.BROKEN))
+
+
+def found(trials: dict[Promise, Seen]) -> ProbeReport:
+    return ProbeReport(tuple(Finding(promise, trials.get(promise, Seen.KEPT), "seen") for promise in Promise))
 
 
 def test_the_cheapest_safe_strategy_is_chosen() -> None:
@@ -68,6 +72,16 @@ def test_an_unsafe_strategy_is_refused_with_the_reason_and_the_safe_ones() -> No
         choose(report(Promise.CREATE_RACE), StrategyName.CONDITIONAL, "here")
     assert Promise.CREATE_RACE.value in caught.value.problem
     assert caught.value.next_step == "choose rename or filetracker"
+
+
+def test_silence_is_not_taken_for_a_broken_promise() -> None:
+    silent = found({Promise.CREATE_RACE: Seen.UNANSWERED})
+    with pytest.raises(StorageError, match="conditional"):
+        choose(silent, None, "here")
+    assert choose(silent, StrategyName.RENAME, "here") is StrategyName.RENAME
+    # Where the better strategy is out of the question anyway, its silence does not matter.
+    hopeless = found({Promise.CREATE_RACE: Seen.UNANSWERED, Promise.CREATE_REFUSED: Seen.BROKEN})
+    assert choose(hopeless, None, "here") is StrategyName.RENAME
 
 
 def test_a_storage_that_cannot_read_its_writes_is_refused_altogether() -> None:
@@ -107,7 +121,7 @@ def test_a_committed_transaction_cannot_be_cancelled() -> None:
 
 
 def test_a_record_must_name_the_bytes_before_it() -> None:
-    state = LakeState(Version(6), "sha256:right", "conditional")
+    state = LakeState(Version(6), "sha256:right", "conditional", "sha256:0")
     with pytest.raises(CorruptLakeError, match=r"version 7 \(there\).*version 6"):
         follow(state, a_record(previous="sha256:wrong").encode(), "there")
     record, after = follow(state, a_record(previous="sha256:right").encode(), "there")

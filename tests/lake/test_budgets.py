@@ -103,8 +103,9 @@ def test_nothing_grows_with_the_number_of_versions(strategy: str) -> None:
 
 def test_opening_at_any_point_of_a_window_stays_within_the_budget() -> None:
     lake, tally = counted_lake("conditional")
-    for version in range(1, 31):
-        commit(lake, tally)
+    for version in range(31):
+        if version:
+            commit(lake, tally)
         tally.reset()
         opened = hg.Lake.open(lake._log.driver.store)
         counts = tally.counts()

@@ -315,7 +315,8 @@ def test_init_on_a_lake_changes_nothing(tmp_path: Path) -> None:
 def test_an_init_that_died_after_the_decision_left_a_lake() -> None:
     store = MemoryStore()
     bad, _ = faulty(
-        store, Fault(lambda request: isinstance(request, Put) and request.key == IDENTITY, refuse)
+        store,
+        Fault(lambda request: isinstance(request, Put | Create) and request.key == IDENTITY, refuse, times=2),
     )
     with pytest.raises(StorageRefusedError):
         hg.Lake.init(bad)

@@ -15,6 +15,7 @@ STATE = LakeState(
     Version(20),
     "sha256:1",
     "rename",
+    "sha256:0",
     {"owner": "ann"},
     {"sales.orders": TableRef("u", "data/sales/orders", "data/sales/orders/metadata/1.json")},
     {"loader": AppProgress(4, Version(17))},
@@ -27,8 +28,8 @@ def test_a_checkpoint_is_the_state() -> None:
 
 
 def test_the_order_of_names_does_not_change_the_bytes() -> None:
-    one = LakeState(Version(1), "d", "rename", {"a": "1", "b": "2"})
-    other = LakeState(Version(1), "d", "rename", {"b": "2", "a": "1"})
+    one = LakeState(Version(1), "d", "rename", "i", {"a": "1", "b": "2"})
+    other = LakeState(Version(1), "d", "rename", "i", {"b": "2", "a": "1"})
     assert one.encode() == other.encode()
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from headgate.errors import InvalidInputError, NoAnswerError
-from headgate.storage.capabilities import Page, PutIfAbsent, RenameNoReplace, Store
+from headgate.errors import InvalidInputError, NoAnswerError, StorageRefusedError
+from headgate.storage.capabilities import HoldObject, Page, PutIfAbsent, RenameNoReplace, Store
+from headgate.storage.counting import counted
 from headgate.storage.intercept import Proceed, intercepted, without_atomic_operations
+from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import (
     Answer,
@@ -48,6 +52,20 @@ def test_the_promises_are_those_of_the_store_inside(make: type[MemoryStore]) -> 
     reduced = without_atomic_operations(make())
     assert promises(reduced) == (False, False)
     assert promises(intercepted(reduced, pass_on)) == (False, False)
+
+
+def test_holding_is_passed_on_and_is_no_request(tmp_path: Path) -> None:
+    inside = LocalStore(tmp_path / "lake")
+    inside.put("held", b"")
+    watched, tally = counted(inside)
+    for store in (watched, without_atomic_operations(watched)):
+        assert isinstance(store, HoldObject)
+        assert store.hold("held")
+    assert tally.counts() == {}
+    (tmp_path / "lake" / "held").unlink()
+    with pytest.raises(StorageRefusedError):
+        watched.put("a", b"")
+    assert not isinstance(intercepted(MemoryStore(), pass_on), HoldObject)
 
 
 def test_every_call_is_one_request_with_its_answer() -> None:

@@ -88,9 +88,10 @@ def init(
             place, strategy=strategy, divisor=divisor, options=_options(option), on_probe=reports.append
         )
         if json:
-            output.print_json(output.lake_json(lake) | {"promises": output.report_json(reports[0])})
+            found = {"promises": output.report_json(reports[0]), "left_by_probe": list(reports[0].left)}
+            output.print_json(output.lake_json(lake) | found)
             return
-        output.print_rows("What the storage promises", output.REPORT_COLUMNS, output.report_rows(reports[0]))
+        output.print_report(reports[0])
         output.console().print(f"made a lake at {lake.place} with the strategy {lake.strategy}")
 
 
@@ -181,9 +182,7 @@ def doctor(
         if json:
             output.print_json(output.diagnosis_json(diagnosis))
         else:
-            output.print_rows(
-                "What the storage promises", output.REPORT_COLUMNS, output.report_rows(diagnosis.report)
-            )
+            output.print_report(diagnosis.report)
             output.print_rows("What that means", output.VERDICT_COLUMNS, output.verdict_rows(diagnosis))
     if not diagnosis.safe:
         raise typer.Exit(REFUSED)

@@ -135,10 +135,7 @@ def lake_fields(lake: Lake) -> dict[str, str]:
 
 def report_rows(report: ProbeReport) -> list[tuple[str, ...]]:
     """What a probe found, a line per promise."""
-    return [
-        ("yes" if finding.held else "NO", finding.promise.value, finding.detail)
-        for finding in report.findings
-    ]
+    return [(finding.seen.value, finding.promise.value, finding.detail) for finding in report.findings]
 
 
 REPORT_COLUMNS = ("kept", "promise of the storage", "what was seen")
@@ -146,9 +143,24 @@ REPORT_COLUMNS = ("kept", "promise of the storage", "what was seen")
 
 def report_json(report: ProbeReport) -> list[dict[str, Any]]:
     return [
-        {"promise": finding.promise.name.lower(), "held": finding.held, "detail": finding.detail}
+        {
+            "promise": finding.promise.name.lower(),
+            "held": finding.held,
+            "seen": finding.seen.name.lower(),
+            "detail": finding.detail,
+        }
         for finding in report.findings
     ]
+
+
+def print_report(report: ProbeReport) -> None:
+    """What a probe found, and what it could not remove."""
+    print_rows("What the storage promises", REPORT_COLUMNS, report_rows(report))
+    if report.left:
+        console().print(
+            f"{len(report.left)} objects of the probe could not be removed; they do no harm and may be "
+            f"deleted: {report.left[0]}{', …' if len(report.left) > 1 else ''}"
+        )
 
 
 def verdict_rows(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
@@ -156,9 +168,12 @@ def verdict_rows(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
     return [
         (
             str(verdict.strategy),
-            "safe" if verdict.safe else "UNSAFE",
+            "safe" if verdict.safe else "UNSAFE" if verdict.broken else "not known",
             "in use" if verdict.strategy.value == diagnosis.strategy else "",
-            "; ".join(f"not seen: {promise.value}" for promise in verdict.broken),
+            "; ".join(
+                [f"not seen: {promise.value}" for promise in verdict.broken]
+                + [f"no answer: {promise.value}" for promise in verdict.unanswered]
+            ),
         )
         for verdict in diagnosis.verdicts
     ]
@@ -173,10 +188,12 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "strategy": diagnosis.strategy,
         "safe": diagnosis.safe,
         "promises": report_json(diagnosis.report),
+        "left_by_probe": list(diagnosis.report.left),
         "strategies": {
             str(verdict.strategy): {
                 "safe": verdict.safe,
                 "broken": [promise.name.lower() for promise in verdict.broken],
+                "unanswered": [promise.name.lower() for promise in verdict.unanswered],
             }
             for verdict in diagnosis.verdicts
         },

@@ -1,17 +1,18 @@
 """Checkpoints: the state of the lake at boundaries, so that opening it costs the same at any length.
 
-Checkpoints are derived. One that is missing or damaged costs reading more records, nothing else; the writer
-that passes a boundary writes its checkpoint, or the next writer that notices does.
+Checkpoints are derived. One that is missing, damaged or of a later release costs reading more records, and
+nothing else; the writer that passes a boundary writes its checkpoint, or the next writer that notices does.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from headgate.commit.genesis import require_decided
 from headgate.commit.layout import CHECKPOINTS, LAST_CHECKPOINT, checkpoint_key, checkpoint_version
-from headgate.commit.log import RECORDS_AT_ONCE, CommitLog
+from headgate.commit.log import RECORDS_AT_ONCE, CommitLog, Progress
 from headgate.core.windows import boundary_at_or_before
-from headgate.errors import CorruptLakeError, NotFoundError
+from headgate.errors import CorruptLakeError, NotFoundError, UnsupportedError
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.json_object import JsonObject, encode
 from headgate.model.state import LakeState
@@ -21,46 +22,103 @@ from headgate.storage.listing import all_keys
 
 @dataclass
 class Checkpoints:
-    """The checkpoints of one lake, seen from one handle. `newest_known` only moves forward."""
+    """The checkpoints of one lake, seen from one handle. `newest_known` only moves forward.
+
+    `unusable` are those that were looked for and are missing or damaged: a writer that has their state may
+    write them again.
+    """
 
     log: CommitLog
     genesis: LakeState
     newest_known: Version = field(default=GENESIS)
+    unusable: set[Version] = field(default_factory=set)
 
-    def newest(self) -> LakeState:
-        """The state of the newest readable checkpoint, or of the empty lake."""
-        last = self._last()
-        state = None if last is None else self._load(last)
-        if state is None:
-            state = self._newest_listed(below=None)
-        self.newest_known = max(self.newest_known, state.version)
-        return state
+    def open(self) -> LakeState:
+        """The newest state of the lake, read from the newest checkpoint on.
+
+        Costs `last.json`, one checkpoint, and at most as many records as a window has. `CorruptLakeError` if
+        the log does not begin with the identity of this lake, or is gone.
+        """
+        return self._lead(self.genesis)
+
+    def refresh(self) -> LakeState:
+        """The newest state of the lake, read from what this handle knows; from a checkpoint if that is far.
+
+        One GET when nothing is new; never more than two windows of records.
+        """
+        progress = self.log.catch_up(self.log.newest, 1, at_most=self._window)
+        return progress.state if progress.ended else self._lead(progress.state)
 
     def at_or_before(self, version: Version) -> LakeState:
         """The state of the last readable checkpoint that is not above `version`."""
-        boundary = boundary_at_or_before(version, self.log.identity.divisor)
+        boundary = boundary_at_or_before(version, self._window)
         if boundary == GENESIS:
             return self.genesis
-        return self._load(boundary) or self._newest_listed(below=boundary)
+        return self._load(boundary) or self._newest_listed(GENESIS, below=boundary) or self.genesis
 
     def write_due(self, version: Version) -> bool:
         """Writes the checkpoint that the commit of `version` makes due; False if there is nothing to do."""
-        due = boundary_at_or_before(version, self.log.identity.divisor)
+        due = boundary_at_or_before(version, self._window)
         state = self.log.state_at_boundary(due)
         if due == GENESIS or state is None or (version != due and self._is_written(due)):
             return False
         self.log.driver.put(checkpoint_key(due), state.encode())
+        self.unusable.discard(due)
         if due > self.newest_known:
-            # Only advice where to start: racing writers may set it back by a window, which costs a few reads.
+            # Only advice where to start: a late write may set it back, which costs a listing.
             self.log.driver.put(LAST_CHECKPOINT, encode({"version": due.number}))
             self.newest_known = due
         return True
 
+    @property
+    def _window(self) -> int:
+        return self.log.identity.divisor
+
     def _is_written(self, due: Version) -> bool:
         """Whether somebody else, who passed the boundary, has written its checkpoint."""
+        if due in self.unusable:
+            return False
         if due > self.newest_known:
             self.newest_known = max(self.newest_known, self._last() or GENESIS)
         return due <= self.newest_known
+
+    def _lead(self, state: LakeState) -> LakeState:
+        """The newest state of the lake, from the best checkpoint above `state`, or from `state`.
+
+        `last.json` tells which one. If a full window follows the one it names, it was set back by a late
+        write, and the listing is asked once.
+        """
+        hinted = self._hinted(above=state.version)
+        if hinted is not None:
+            progress = self._follow(hinted)
+            if progress.ended:
+                return progress.state
+            state = progress.state
+        progress = self._follow(self._newest_listed(above=state.version) or state)
+        return progress.state if progress.ended else self.log.catch_up(progress.state, RECORDS_AT_ONCE).state
+
+    def _follow(self, start: LakeState) -> Progress:
+        """Reads the window after `start`. If it is empty, makes sure that the record of `start` is there."""
+        self.log.begin_at(start)
+        try:
+            # One less than a window: the request that is left looks at the record of `start`, or behind.
+            progress = self.log.catch_up(start, self._window - 1, at_most=self._window)
+        except CorruptLakeError:
+            if start.version == GENESIS:
+                self._require_identity()  # says so if it is the first link that is wrong
+            raise
+        if progress.state.version == GENESIS:
+            self._require_identity()
+        elif not progress.records:
+            self.log.require_record(start)
+        return progress
+
+    def _require_identity(self) -> None:
+        require_decided(self.log.driver, self.genesis.identity)
+
+    def _hinted(self, above: Version) -> LakeState | None:
+        last = self._last()
+        return None if last is None or last <= above else self._load(last)
 
     def _last(self) -> Version | None:
         data = self.log.driver.get(LAST_CHECKPOINT)
@@ -72,23 +130,31 @@ class Checkpoints:
             return None  # advice that cannot be read: the listing tells the same
 
     def _load(self, version: Version) -> LakeState | None:
+        """The state in a checkpoint, or None: it is derived from the records, which are read instead."""
         key = checkpoint_key(version)
         data = self.log.driver.get(key)
-        if data is None:
-            return None
         try:
-            return LakeState.decode(data, version, key)
+            state = None if data is None else LakeState.decode(data, version, key)
         except CorruptLakeError:
-            return None  # derived from the records, which are read instead
+            state = None
+        except UnsupportedError:
+            return None  # of a later release, which can read it: it must stay
+        if state is not None and state.identity != self.genesis.identity:
+            self._require_identity()  # record 0 knows whether we or the checkpoint are of another lake
+            state = None
+        if state is None:
+            self.unusable.add(version)
+            return None
+        self.newest_known = max(self.newest_known, version)
+        return state
 
-    def _newest_listed(self, below: Version | None) -> LakeState:
-        versions = sorted(listed_checkpoints(self.log.driver.store), reverse=True)
-        for version in versions:
-            if below is None or version < below:
+    def _newest_listed(self, above: Version, below: Version | None = None) -> LakeState | None:
+        for version in sorted(listed_checkpoints(self.log.driver.store), reverse=True):
+            if above < version and (below is None or version < below):
                 state = self._load(version)
                 if state is not None:
                     return state
-        return self.genesis
+        return None
 
 
 def listed_checkpoints(store: Store) -> list[Version]:

@@ -10,17 +10,24 @@ from headgate.commit.driver import Driver
 from headgate.commit.layout import IDENTITY, TRACKER
 from headgate.commit.outcome import Committed, Lost, Unknown
 from headgate.commit.strategy import strategy_named
-from headgate.errors import AlreadyExistsError, CommitUnknownError, NotFoundError
+from headgate.errors import AlreadyExistsError, CommitUnknownError, CorruptLakeError, NotFoundError
 from headgate.model.identifiers import GENESIS
 from headgate.model.identity import LakeIdentity
+from headgate.model.json_object import digest
 from headgate.model.strategy import StrategyName
+from headgate.storage.capabilities import HoldObject, PutIfAbsent
+from headgate.storage.requests import Create, Failed
+
+# An init that died after the decision left the record of version 0 without its copy.
+_KEYS = (IDENTITY, TRACKER.record_key(GENESIS))
 
 
 def refuse_existing(driver: Driver) -> None:
     """Raises `AlreadyExistsError` if there is a lake."""
-    found = _published(driver)
-    if found is not None:
-        raise _already_exists(driver, found)
+    for key in _KEYS:
+        found = driver.get(key)
+        if found is not None:
+            raise _already_exists(driver, found)
 
 
 def decide_identity(driver: Driver, identity: LakeIdentity) -> None:
@@ -31,10 +38,10 @@ def decide_identity(driver: Driver, identity: LakeIdentity) -> None:
     data = identity.encode()
     match strategy.publish(GENESIS, data, driver.host.new_txid()):
         case Committed():
-            driver.put(IDENTITY, data)
+            _copy(driver, data)
         case Lost(other):
             # Whoever won may have died before publishing it; its bytes are decided, so anybody may.
-            driver.put(IDENTITY, other)
+            _copy(driver, other)
             raise _already_exists(driver, other)
         case Unknown(_, claimant):
             raise CommitUnknownError(
@@ -46,19 +53,48 @@ def decide_identity(driver: Driver, identity: LakeIdentity) -> None:
 
 
 def read_identity(driver: Driver) -> tuple[LakeIdentity, bytes]:
-    """The identity of the lake and its bytes; `NotFoundError` if there is no lake."""
-    data = _published(driver)
+    """The identity of the lake and its bytes; `NotFoundError` if there is no lake.
+
+    A store that can be tied to the object it came from is: it never writes into another lake at this place.
+    """
+    for key in _KEYS:
+        # Held first, read then: what is read is what is held.
+        if isinstance(driver.store, HoldObject) and not driver.store.hold(key):
+            continue
+        data = driver.get(key)
+        if data is not None:
+            return LakeIdentity.decode(data, f"{driver.store.describe()}/{key}"), data
+    raise NotFoundError(
+        f"there is no lake at {driver.store.describe()}",
+        "check the place, or make a lake there with `headgate init` or Lake.init",
+    )
+
+
+def require_decided(driver: Driver, identity: str) -> None:
+    """Raises `CorruptLakeError` unless record 0 is there, and its digest is `identity`."""
+    place, key = driver.store.describe(), TRACKER.record_key(GENESIS)
+    data = driver.get(key)
     if data is None:
-        raise NotFoundError(
-            f"there is no lake at {driver.store.describe()}",
-            "check the place, or make a lake there with `headgate init` or Lake.init",
+        raise CorruptLakeError(
+            f"{place}: {IDENTITY} is there, but the record of version 0 ({key}) is gone",
+            "stop writing to this lake; bring its directory control/ back from a backup",
         )
-    return LakeIdentity.decode(data, f"{driver.store.describe()}/{IDENTITY}"), data
+    if digest(data) != identity:
+        raise CorruptLakeError(
+            f"{place}: {IDENTITY} is not what was decided as version 0 ({key})",
+            f"stop writing to this lake; if {IDENTITY} was edited, make it a copy of that record again",
+        )
 
 
-def _published(driver: Driver) -> bytes | None:
-    # An init that died after the decision left the record of version 0 without its copy.
-    return driver.get(IDENTITY) or driver.get(TRACKER.record_key(GENESIS))
+def _copy(driver: Driver, data: bytes) -> None:
+    # Never replaced where that can be avoided: handles that are open hold the object that is there.
+    if driver.get(IDENTITY) is not None:
+        return
+    if isinstance(driver.store, PutIfAbsent):
+        answer = driver.perform(Create(IDENTITY, data))
+        if not isinstance(answer, Failed):
+            return
+    driver.put(IDENTITY, data)
 
 
 def _already_exists(driver: Driver, data: bytes) -> AlreadyExistsError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from headgate.commit.driver import Driver
-from headgate.commit.layout import RecordLayout
+from headgate.commit.layout import RecordLayout, checkpoint_key
 from headgate.commit.strategy import LAYOUTS, CommitStrategy, layout_named, strategy_named
 from headgate.core.chain import follow
 from headgate.core.windows import boundary_at_or_before
@@ -123,19 +123,38 @@ class CommitLog:
             state = entry.state
         return Progress(state, tuple(records), ended=False)
 
-    def catch_up(self, state: LakeState, at_once: int) -> Progress:
-        """Reads everything after `state`, `at_once` records at a time and more if there are many."""
+    def catch_up(self, state: LakeState, at_once: int, at_most: int | None = None) -> Progress:
+        """Reads everything after `state`, or the next `at_most` records.
+
+        `at_once` records are read at a time, and more if there are many.
+        """
         records: list[Record] = []
-        while len(records) < MAX_RECORDS_BEHIND:
-            progress = self.advance(state, at_once)
+        limit = MAX_RECORDS_BEHIND if at_most is None else at_most
+        while len(records) < limit:
+            progress = self.advance(state, min(at_once, limit - len(records)))
             state = progress.state
             records.extend(progress.records)
             if progress.ended:
                 return Progress(state, tuple(records), ended=True)
             at_once = min(RECORDS_AT_ONCE, 2 * at_once)
+        if at_most is not None:
+            return Progress(state, tuple(records), ended=False)
         raise StorageError(
             f"{self.driver.store.describe()}: still not at the head at version {state.version}"
         )
+
+    def require_record(self, state: LakeState) -> None:
+        """Raises `CorruptLakeError` unless the record of `state`, which came from a checkpoint, is there."""
+        data, origin = self._read_one(state.version)
+        # The strategy too: a reader that looks for the next record in the wrong place finds nothing.
+        said = Record.decode(data, state.version, origin).next_strategy
+        if (digest(data), said) != (state.digest, state.next_strategy):
+            raise CorruptLakeError(
+                f"the record of version {state.version} ({origin}) is not the one that its checkpoint "
+                f"({checkpoint_key(state.version)}) was made from",
+                "one of the two was changed after it was written; compare the record with a backup, and if "
+                "it is right delete the checkpoint",
+            )
 
     def records_down(self, newest: LakeState, count: int) -> Iterator[Record]:
         """The records from the one of `newest` downwards, at most `count`, each checked against the next."""

@@ -1,7 +1,8 @@
 """Trying out a storage: which promises it keeps, found by doing rather than by asking.
 
-Works under `control/probe/<id>/` and removes what it wrote. A promise that cannot be tried, or whose trial
-fails, counts as not kept.
+Works under `control/probe/<id>/` and removes what it wrote, where it may. A promise whose trial the storage
+refuses counts as broken; a trial that ends without an answer is repeated, and if it stays so, that is what is
+reported: one lost answer must not decide how a lake commits for ever.
 """
 
 from __future__ import annotations
@@ -9,31 +10,37 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
-from headgate.errors import HeadgateError
+from headgate.commit.driver import FIRST_REPEAT_SECONDS
+from headgate.errors import HeadgateError, NoAnswerError, StorageError
 from headgate.host import Host
-from headgate.model.probe import Finding, ProbeReport, Promise
+from headgate.model.probe import Finding, ProbeReport, Promise, Seen
 from headgate.storage.capabilities import PutIfAbsent, RenameNoReplace, Store
 from headgate.storage.listing import all_keys
+
+T = TypeVar("T")
 
 PROBE = "control/probe/"
 RACES = 6
 RACERS = 4
 OVERWRITES = 6
 BIG = 64 * 1024
+TRIES = 4
+"""How often a trial is made as long as no answer comes."""
 
 
 def probe(store: Store, host: Host) -> ProbeReport:
-    """Tries every promise that `store` offers. Leaves nothing behind unless the process dies inside.
+    """Tries every promise that `store` offers.
 
-    Raises a `StorageError` if nothing can be written there at all.
+    Objects that cannot be removed afterwards (deleting is a right that writers do not need) are named in the
+    report; a process that dies inside leaves some as well. Raises a `StorageError` if nothing can be written
+    there at all.
     """
     bench = _Bench(store, host, f"{PROBE}{host.new_txid()}/")
-    store.put(f"{bench.place}hello", b"")
-    try:
-        return ProbeReport(tuple(bench.findings()))
-    finally:
-        bench.remove()
+    bench.answered(partial(store.put, f"{bench.place}hello", b""))
+    findings = tuple(bench.findings())
+    return ProbeReport(findings, left=bench.remove())
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +64,42 @@ class _Bench:
             yield self._try(Promise.RENAME_REFUSED, lambda: self._second_refused(rename))
             yield self._try(Promise.RENAME_RACE, lambda: self._one_winner(rename))
 
-    def remove(self) -> None:
-        for key in all_keys(self.store, self.place):
-            self.store.delete(key)
+    def remove(self) -> tuple[str, ...]:
+        """Removes what the trials wrote, and returns what is left: at the first "no" the rest stays."""
+        try:
+            keys = all_keys(self.store, self.place)
+        except StorageError:
+            return (self.place,)
+        for position, key in enumerate(keys):
+            try:
+                self.store.delete(key)
+            except StorageError:
+                return tuple(keys[position:])
+        return ()
+
+    def answered(self, trial: Callable[[], T]) -> T:
+        """What `trial` returns, made again if no answer comes; the last `NoAnswerError` if none ever does."""
+        for tried in range(1, TRIES):
+            try:
+                return trial()
+            except NoAnswerError:
+                self.host.sleep(FIRST_REPEAT_SECONDS * 2**tried * self.host.chance())
+        return trial()
 
     def _try(self, promise: Promise, trial: Callable[[], str]) -> Finding:
         try:
-            detail = trial()
+            detail = self.answered(trial)
+        except NoAnswerError as error:
+            return Finding(promise, Seen.UNANSWERED, error.problem)
         except HeadgateError as error:
             detail = error.problem
-        return Finding(promise, held=not detail, detail=detail)
+        return Finding(promise, Seen.BROKEN if detail else Seen.KEPT, detail)
 
     def _key(self, name: str) -> str:
         return f"{self.place}{name}-{self.host.new_txid()}"
 
-    # Each trial returns what was wrong, or an empty text.
+    # Each trial returns what was wrong, or an empty text. It works under new names each time: requests of an
+    # earlier one may still arrive.
 
     def _read_after_write(self) -> str:
         key = self._key("read")
@@ -110,6 +138,7 @@ class _Bench:
     def _second_refused(self, create: Callable[[str, bytes], bool]) -> str:
         key = self._key("second")
         if not create(key, b"first"):
+            _doubt_own(self.store.get(key), [b"first"])
             return "the first attempt was refused"
         if create(key, b"second"):
             return "the second attempt was accepted"
@@ -121,6 +150,8 @@ class _Bench:
             contents = [b"%d" % number for number in range(RACERS)]
             won = self.host.together([partial(create, key, content) for content in contents])
             winners = [content for content, first in zip(contents, won, strict=True) if first]
+            if not winners:
+                _doubt_own(self.store.get(key), contents)
             if len(winners) != 1:
                 return f"{len(winners)} of {RACERS} racing attempts were told that they were first"
             if self.store.get(key) != winners[0]:
@@ -134,3 +165,9 @@ class _Bench:
             return store.rename_no_replace(source, key)
 
         return create
+
+
+def _doubt_own(found: bytes | None, offered: list[bytes]) -> None:
+    """An offer that was refused by itself: a client below us repeated it when the first answer was lost."""
+    if found in offered:
+        raise NoAnswerError("an attempt was carried out, and its repetition was refused")

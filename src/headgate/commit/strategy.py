@@ -127,7 +127,7 @@ def known_strategy(name: str) -> StrategyName:
         known = ", ".join(strategy.value for strategy in StrategyName)
         raise UnsupportedError(
             f"the lake uses the commit strategy {name!r}, and this release knows only {known}",
-            "upgrade headgate; until then only older versions of this lake can be read",
+            "upgrade headgate: this release can neither open this lake nor follow it any further",
         ) from None
 
 

@@ -14,7 +14,8 @@ from headgate.model.table import TableAction, TableRef
 
 def empty_state(identity: LakeIdentity, identity_bytes: bytes) -> LakeState:
     """The state before the first commit. The digest chain starts at the identity."""
-    return LakeState(GENESIS, digest(identity_bytes), identity.first_strategy)
+    own = digest(identity_bytes)
+    return LakeState(GENESIS, own, identity.first_strategy, own)
 
 
 def apply(state: LakeState, record: Record, record_bytes: bytes) -> LakeState:
@@ -27,6 +28,7 @@ def apply(state: LakeState, record: Record, record_bytes: bytes) -> LakeState:
         version=record.version,
         digest=digest(record_bytes),
         next_strategy=record.next_strategy,
+        identity=state.identity,
         properties=_properties(state, record),
         tables=_tables(state, record),
         apps=_apps(state, record),

@@ -11,6 +11,8 @@ from headgate.model.json_object import Json, JsonObject, encode, timestamp
 
 LAKE_FORMAT = 1
 DEFAULT_DIVISOR = 10
+MIN_DIVISOR, MAX_DIVISOR = 2, 1000
+"""A window is read at once, so its size is bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,10 @@ class LakeIdentity:
                 "upgrade headgate",
             )
         divisor = source.number("divisor")
-        if divisor < 2:
-            raise CorruptLakeError(f"{origin}: the divisor is {divisor}, but must be at least 2")
+        if not MIN_DIVISOR <= divisor <= MAX_DIVISOR:
+            raise CorruptLakeError(
+                f"{origin}: the divisor is {divisor}, but must be from {MIN_DIVISOR} to {MAX_DIVISOR}"
+            )
         ordered = source.fields.get("ordered_listing")
         if not isinstance(ordered, bool):
             raise CorruptLakeError(f"{origin}: field 'ordered_listing' should be true or false")

@@ -17,6 +17,8 @@ from headgate.errors import CorruptLakeError
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 T = TypeVar("T")
 
+MAX_NUMBER = 2**63 - 1
+
 
 def encode(value: Json) -> bytes:
     """Canonical bytes of `value`."""
@@ -70,6 +72,8 @@ class JsonObject:
         number = self._typed(name, int, self._value(name))
         if number < 0:
             raise CorruptLakeError(f"{self.origin}: field {name!r} should not be negative, but is {number}")
+        if number > MAX_NUMBER:
+            raise CorruptLakeError(f"{self.origin}: field {name!r} is larger than any number we write")
         return number
 
     def moment(self, name: str) -> datetime:

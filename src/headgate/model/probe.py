@@ -19,23 +19,45 @@ class Promise(Enum):
     RENAME_RACE = "of racing renames exactly one succeeds"
 
 
+class Seen(Enum):
+    """How the trial of a promise ended; the value is what people read."""
+
+    KEPT = "yes"
+    BROKEN = "NO"
+    UNANSWERED = "no answer"
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Whether a promise held when it was tried; `detail` says what was seen when it did not."""
+    """What became of a promise when it was tried; `detail` says more unless it was kept.
+
+    Unanswered is not broken: the storage was asked several times and nothing can be said about it.
+    """
 
     promise: Promise
-    held: bool
+    seen: Seen
     detail: str = ""
+
+    @property
+    def held(self) -> bool:
+        return self.seen is Seen.KEPT
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """All findings about one storage. A promise that is not listed as held must not be relied upon."""
+    """All findings about one storage. A promise that is not listed as held must not be relied upon.
+
+    `left` are the objects of the probe that could not be removed; they do no harm.
+    """
 
     findings: tuple[Finding, ...]
+    left: tuple[str, ...] = ()
 
     def holds(self, promise: Promise) -> bool:
         return any(finding.promise is promise and finding.held for finding in self.findings)
+
+    def unanswered(self, promise: Promise) -> bool:
+        return any(found.promise is promise and found.seen is Seen.UNANSWERED for found in self.findings)
 
     def detail(self, promise: Promise) -> str:
         return next((finding.detail for finding in self.findings if finding.promise is promise), "not tried")

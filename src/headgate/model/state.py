@@ -23,11 +23,15 @@ class AppProgress:
 
 @dataclass(frozen=True, slots=True)
 class LakeState:
-    """Everything that a commit on top of `version` must know, in a size that does not grow with versions."""
+    """Everything that a commit on top of `version` must know, in a size that does not grow with versions.
+
+    `digest` is that of the record of `version`; `identity` that of record 0, which says whose log this is.
+    """
 
     version: Version
     digest: str
     next_strategy: str
+    identity: str
     properties: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, TableRef] = field(default_factory=dict)
     apps: Mapping[str, AppProgress] = field(default_factory=dict)
@@ -44,6 +48,7 @@ class LakeState:
             "version": self.version.number,
             "digest": self.digest,
             "next_strategy": self.next_strategy,
+            "identity": self.identity,
             "properties": dict(self.properties),
             "tables": {name: table.to_json() for name, table in self.tables.items()},
             "apps": apps,
@@ -63,7 +68,7 @@ class LakeState:
             )
         if source.number("version") != version.number:
             raise CorruptLakeError(f"{source.origin} says it is of version {source.number('version')}")
-        if source.text("checksum") != digest(encode(source.unknown("checksum"))):
+        if source.text("checksum") != _checksum(source):
             raise CorruptLakeError(f"{source.origin} does not fit its checksum")
         cancelled = source.object("cancelled")
         for text in cancelled.fields:
@@ -73,6 +78,7 @@ class LakeState:
             version=version,
             digest=source.text("digest"),
             next_strategy=source.text("next_strategy"),
+            identity=source.text("identity"),
             properties=source.text_by_name("properties"),
             tables={name: TableRef.from_json(inside) for name, inside in source.objects_by_name("tables")},
             apps={
@@ -81,3 +87,10 @@ class LakeState:
             },
             cancelled={TxId(text): Version(cancelled.number(text)) for text in cancelled.fields},
         )
+
+
+def _checksum(source: JsonObject) -> str:
+    try:
+        return digest(encode(source.unknown("checksum")))
+    except (ValueError, RecursionError) as error:  # halves of characters; nested too deeply to be written
+        raise CorruptLakeError(f"{source.origin} cannot have been written so: {error}") from error

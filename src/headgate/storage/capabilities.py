@@ -2,7 +2,7 @@
 
 A store is asked for a promise with `isinstance`. Every store gives the three that any storage can give:
 reading, writing and listing. `PutIfAbsent` and `RenameNoReplace` are extra, and decide which commit
-strategies a lake can use.
+strategies a lake can use. `HoldObject` is for places that can be replaced under our feet.
 
 Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
 `StorageRefusedError` when certainly nothing changed, `NoAnswerError` when that cannot be known.
@@ -106,5 +106,17 @@ class MakeDurable(Protocol):
         """Makes objects that another program wrote survive a power failure, as those of `put` do.
 
         After an error nothing is promised of any of them.
+        """
+        ...
+
+
+@runtime_checkable
+class HoldObject(Protocol):
+    def hold(self, key: str) -> bool:
+        """Ties the store to the object that is there now; False if there is none.
+
+        From then on every request is refused, with nothing changed, once this very object is gone or another
+        one stands in its place: the directory was removed, unmounted, restored or made anew. Asking again
+        only checks that the first one is still there. Not a request: it costs nothing on a network.
         """
         ...

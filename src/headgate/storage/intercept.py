@@ -6,10 +6,12 @@ exactly the promises of the store inside, so whoever asks it what it can do gets
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
+from types import MappingProxyType
 from typing import TypeAlias
 
-from headgate.storage.capabilities import Page, PutIfAbsent, RenameNoReplace, Store
+from headgate.storage.capabilities import HoldObject, Page, PutIfAbsent, RenameNoReplace, Store
 from headgate.storage.requests import (
     Answer,
     Create,
@@ -33,20 +35,13 @@ Interceptor: TypeAlias = Callable[[Request, Proceed], Answer]
 
 def intercepted(store: Store, interceptor: Interceptor) -> Store:
     """`store`, with `interceptor` called for each request in place of the request itself."""
-    match isinstance(store, PutIfAbsent), isinstance(store, RenameNoReplace):
-        case True, True:
-            return _CreatingAndRenaming(store, interceptor)
-        case True, False:
-            return _Creating(store, interceptor)
-        case False, True:
-            return _Renaming(store, interceptor)
-        case _:
-            return _Intercepted(store, interceptor)
+    return _offering(*(promise for promise in _EXTRA if isinstance(store, promise)))(store, interceptor)
 
 
 def without_atomic_operations(store: Store) -> Store:
     """`store`, reduced to what any storage has: put, get, list."""
-    return _Intercepted(store, lambda request, proceed: proceed(request))
+    kept = (promise for promise in (HoldObject,) if isinstance(store, promise))
+    return _offering(*kept)(store, lambda request, proceed: proceed(request))
 
 
 class _Intercepted:
@@ -104,5 +99,20 @@ class _Renaming(_Intercepted):
         return self._ask_atomic(Rename(source, target))
 
 
-class _CreatingAndRenaming(_Creating, _Renaming):
-    pass
+class _Holding(_Intercepted):
+    def hold(self, key: str) -> bool:
+        # Not a request, so nothing to intercept.
+        assert isinstance(self._store, HoldObject)
+        return self._store.hold(key)
+
+
+_EXTRA: Mapping[type, type[_Intercepted]] = MappingProxyType(
+    {PutIfAbsent: _Creating, RenameNoReplace: _Renaming, HoldObject: _Holding}
+)
+
+
+@cache
+def _offering(*promises: type) -> type[_Intercepted]:
+    """The class of wrapped stores that offer `promises` beside what every store gives."""
+    bases = tuple(_EXTRA[promise] for promise in promises) or (_Intercepted,)
+    return type("Intercepted", bases, {})

@@ -12,8 +12,10 @@ import errno
 import functools
 import os
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
@@ -87,6 +89,24 @@ def _the_visible_step(doing: str) -> Iterator[None]:
         raise storage_error(doing, error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """An object that we keep open: so its inode number is not given to another file meanwhile."""
+
+    path: Path
+    descriptor: int
+
+    def is_there(self) -> bool:
+        try:
+            return os.path.samestat(os.fstat(self.descriptor), self.path.stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if error.errno == errno.ESTALE:  # a network file system's word for "removed"
+                return False
+            raise
+
+
 class LocalStore:
     """Gives every promise, with POSIX means: replace by rename, create by hard link.
 
@@ -98,14 +118,41 @@ class LocalStore:
     files (`.headgate-….partial`) are not for keys. In a directory of many thousand files, a listing can
     miss an object that is replaced at this moment.
 
-    Once the directory has been seen, it must stay: if it is removed, or its file system is unmounted,
-    requests are refused rather than carried out in whatever stands in its place.
+    Once an object is held, the directory must stay: if it is removed, unmounted, restored or made anew,
+    requests are refused rather than carried out in whatever stands in its place, and the directory itself is
+    never made again. The file that is kept open for it is closed with the store; a copy of the store
+    (pickled, for another process) holds nothing until it is asked to.
+
+    An object whose directory entry could not be synced gives no answer any more, for the life of the store.
     """
 
     def __init__(self, root: Path, *, fsync: bool = True) -> None:
         self._root = Path(os.path.abspath(root))  # noqa: PTH100 — symbolic links stay as the user wrote them
         self._fsync = fsync
-        self._device: int | None = None
+        self._held: _Held | None = None
+        self._unsynced: set[str] = set()
+
+    def __getstate__(self) -> dict[str, object]:
+        # Descriptors mean nothing in another process.
+        return {**self.__dict__, "_held": None}
+
+    def hold(self, key: str) -> bool:
+        path = self._path(key)
+        doing = f"cannot hold {path}"
+        if self._held is not None:
+            self._require_same_place(doing)
+            return True
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise storage_error(doing, error) from error
+        # A forked child has its own copy of the descriptor, and closes that one. At the end of a process the
+        # system closes it: other threads may be at work until then.
+        weakref.finalize(self, os.close, descriptor).atexit = False
+        self._held = _Held(path, descriptor)
+        return True
 
     def describe(self) -> str:
         return str(self._root)
@@ -116,13 +163,15 @@ class LocalStore:
 
     def get(self, key: str) -> bytes | None:
         path = self._path(key)
-        self._require_same_place(f"cannot read {path}")
+        doing = f"cannot read {path}"
+        self._require_same_place(doing)
+        self._require_synced(key, doing)
         try:
             return path.read_bytes()
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:
-            raise storage_error(f"cannot read {path}", error) from error
+            raise storage_error(doing, error) from error
 
     def tail(self, key: str, length_bytes: int) -> Tail | None:
         path = self._path(key)
@@ -148,39 +197,43 @@ class LocalStore:
                 os.fsync(file.fileno())
             directories.update(parent for parent in path.parents if parent.is_relative_to(self._root))
         for directory in sorted(directories, reverse=True):
-            self._sync_directory(directory, f"cannot sync {directory}")
+            with _the_visible_step(f"cannot sync {directory}"):
+                self._sync(directory)
 
     def put(self, key: str, data: bytes) -> None:
         target = self._path(key)
         doing = f"cannot write {target}"
         self._require_same_place(doing)
+        self._require_synced(key, doing)
         with self._partial(target, data) as partial, _the_visible_step(doing):
             partial.replace(target)
-        self._sync_directory(target.parent, doing)
+        self._sync_entry(key, target.parent, doing)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         # A hard link refuses to replace, on every POSIX file system and on NFS; rename does not.
         target = self._path(key)
         doing = f"cannot create {target}"
         self._require_same_place(doing)
+        self._require_synced(key, doing)
         with self._partial(target, data) as partial, _the_visible_step(doing):
             try:
                 os.link(partial, target)
             except FileExistsError:
                 _refuse_directory(target, doing)
                 return False
-        self._sync_directory(target.parent, doing)
+        self._sync_entry(key, target.parent, doing)
         return True
 
     def rename_no_replace(self, source: str, target: str) -> bool:
         old, new = self._path(source), self._path(target)
         doing = f"cannot rename {old} to {new}"
         self._require_same_place(doing)
-        if not self._moved(old, new, doing):
+        self._require_synced(target, doing)
+        made = self._moved(old, new, doing)
+        if made is None:
             return False
-        self._sync_directory(new.parent, doing)
-        if old.parent != new.parent:
-            self._sync_directory(old.parent, doing)
+        for directory in dict.fromkeys((*made, new.parent, old.parent)):
+            self._sync_entry(target, directory, doing)
         return True
 
     def delete(self, key: str) -> None:
@@ -199,15 +252,23 @@ class LocalStore:
             return Page(tuple(sorted(_walk(top, prefix, after or ""))), complete=True)
 
     def _require_same_place(self, doing: str) -> None:
-        known = self._device
-        with _the_visible_step(doing):
-            found = _device_of(self._root)
-        if known is None:
-            self._device = found
-        elif found != known:
+        if self._held is None:
+            return
+        with _nothing_visible_yet(doing):
+            same = self._held.is_there()
+        if not same:
             raise StorageRefusedError(
-                f"{doing}: {self._root} was removed or unmounted",
-                "restore or mount it, then open the lake again",
+                f"{doing}: {self._root} was removed, unmounted or replaced since it was opened; nothing was "
+                "changed",
+                "open the lake again, if it is the right one that is there now",
+            )
+
+    def _require_synced(self, key: str, doing: str) -> None:
+        if key in self._unsynced:
+            raise NoAnswerError(
+                f"{doing}: its directory could not be synced before, so nobody can tell whether it will "
+                "survive a power failure",
+                "check the disk; then open the lake again and settle what is unknown with Lake.resolve",
             )
 
     def _path(self, key: str) -> Path:
@@ -248,20 +309,18 @@ class LocalStore:
             try:
                 return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666), parents
             except FileNotFoundError:
-                parents = _make_directory(path.parent)
+                parents = self._make_directory(path.parent)
         raise OSError(errno.ENOENT, "its directory is removed again and again")
 
-    def _moved(self, old: Path, new: Path, doing: str) -> bool:
+    def _moved(self, old: Path, new: Path, doing: str) -> list[Path] | None:
+        """The directories above `new` that got a new entry; None if `old` was not moved."""
         parents: list[Path] = []
         for _ in range(TRIES_TO_ENTER_DIRECTORY):
             moved = _move(old, new, doing)
-            if moved is None:
-                with _nothing_visible_yet(doing):
-                    parents = _make_directory(new.parent)
-                continue
-            for parent in parents if moved else ():
-                self._sync_directory(parent, doing)
-            return moved
+            if moved is not None:
+                return parents if moved else None
+            with _nothing_visible_yet(doing):
+                parents = self._make_directory(new.parent)
         raise StorageRefusedError(f"{doing}: its directory is removed again and again")
 
     def _remove_empty_directories(self, directory: Path) -> None:
@@ -272,13 +331,28 @@ class LocalStore:
                 return
             directory = directory.parent
 
-    def _sync_directory(self, directory: Path, doing: str) -> None:
+    def _make_directory(self, directory: Path) -> list[Path]:
+        """Makes `directory` and those above it, as far as they are missing; returns where entries were made.
+
+        Clean-up may remove one of them at the same moment; the caller looks, and tries again. The root is
+        made only as long as nothing is held: later, one that is missing was taken away from us.
+        """
+        if directory == self._root and self._held is not None:
+            raise FileNotFoundError(errno.ENOENT, "the directory of the lake is gone")
+        parents: list[Path] = []
+        if not _entered(directory):
+            parents = self._make_directory(directory.parent)
+            _entered(directory)
+        return [*parents, directory.parent]
+
+    def _sync_entry(self, key: str, directory: Path, doing: str) -> None:
         try:
-            if self._device is None:
-                self._device = _device_of(self._root)  # our first write may have made it
             self._sync(directory)
         except OSError as error:
-            # The change is visible, but a power failure could undo it: nobody can tell.
+            # The change is visible, but a power failure could undo it: nobody can tell. Reading it back would
+            # prove nothing, nor would a second sync that succeeds: the kernel reports a failed write once and
+            # may have dropped it. So the key gives no answer from here on, and whoever asks ends in doubt.
+            self._unsynced.add(key)
             raise NoAnswerError(f"{doing}: the directory could not be synced: {error.strerror}") from error
 
     def _sync(self, directory: Path) -> None:
@@ -297,28 +371,15 @@ class LocalStore:
             os.close(descriptor)
 
 
-def _device_of(path: Path) -> int | None:
-    try:
-        return path.stat().st_dev
-    except FileNotFoundError:
-        return None
-
-
-def _make_directory(directory: Path) -> list[Path]:
-    """Makes `directory` and those above it, as far as they are missing; returns where entries were made.
-
-    Clean-up may remove one of them at the same moment; the caller looks, and tries again.
-    """
+def _entered(directory: Path) -> bool:
+    """Makes `directory`; False if the one above is missing."""
     try:
         # Also if somebody else was faster: they may not have synced it yet.
         with suppress(FileExistsError):
             directory.mkdir()
     except FileNotFoundError:
-        parents = _make_directory(directory.parent)
-        with suppress(FileExistsError, FileNotFoundError):
-            directory.mkdir()
-        return [*parents, directory.parent]
-    return [directory.parent]
+        return False
+    return True
 
 
 def _move(old: Path, new: Path, doing: str) -> bool | None:
