@@ -53,9 +53,13 @@ class Host(Protocol):
         """
         ...
 
-    def user(self) -> str: ...
+    def user(self) -> str:
+        """Who runs the process, as valid Unicode."""
+        ...
 
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the machine, as valid Unicode."""
+        ...
 
     def process(self) -> int: ...
 
@@ -129,15 +133,20 @@ class SystemHost:
 
     def user(self) -> str:
         try:
-            return getpass.getuser()
+            return _unicode(getpass.getuser())
         except (KeyError, OSError):  # no such entry in the user database, as in some containers
             return str(os.getuid())
 
     def name(self) -> str:
-        return socket.gethostname()
+        return _unicode(socket.gethostname())
 
     def process(self) -> int:
         return os.getpid()
+
+
+def _unicode(name: str) -> str:
+    # Names are bytes to the operating system; those that are not UTF-8 arrive as halves of surrogate pairs.
+    return name.encode(errors="backslashreplace").decode()
 
 
 SYSTEM = SystemHost()

@@ -16,12 +16,13 @@ from headgate.commit.genesis import decide_identity, read_identity, refuse_exist
 from headgate.commit.log import CommitLog
 from headgate.commit.probe import probe
 from headgate.commit.strategy import clean_up, known_strategy
+from headgate.core.arguments import version_number, whole_number
 from headgate.core.choice import Verdict, choose, parse_strategy, require_for_init, verdicts
 from headgate.core.fold import empty_state
 from headgate.core.retry import RetryPolicy, delay_seconds
 from headgate.errors import HeadgateError, InvalidInputError
 from headgate.host import SYSTEM, Host
-from headgate.model.identifiers import TxId, Version, is_txid
+from headgate.model.identifiers import TxId, is_txid
 from headgate.model.identity import DEFAULT_DIVISOR, MAX_DIVISOR, MIN_DIVISOR, LakeIdentity
 from headgate.model.json_object import Json
 from headgate.model.probe import ProbeReport, Promise
@@ -134,6 +135,7 @@ class Lake:
         """
         wanted = None if strategy is None else parse_strategy(strategy)
         _check_divisor(divisor)
+        policy = _policy(retry, RetryPolicy())
         driver = Driver(_store(place, options), host)
         # Before the probe writes anything: a lake that exists must not be touched.
         refuse_existing(driver)
@@ -149,7 +151,7 @@ class Lake:
             created_at=host.now(),
         )
         decide_identity(driver, identity)
-        return cls._open(driver, retry)
+        return cls._open(driver, policy)
 
     @classmethod
     def open(
@@ -164,16 +166,16 @@ class Lake:
 
         Reads one checkpoint and at most `divisor` records, however long the log is. Changes nothing.
         """
-        return cls._open(Driver(_store(place, options), host), retry)
+        return cls._open(Driver(_store(place, options), host), _policy(retry, RetryPolicy()))
 
     @classmethod
-    def _open(cls, driver: Driver, retry: RetryPolicy | None) -> Lake:
+    def _open(cls, driver: Driver, retry: RetryPolicy) -> Lake:
         identity, identity_bytes = read_identity(driver)
         genesis = empty_state(identity, identity_bytes)
         log = CommitLog(driver, identity, genesis)
         checkpoints = Checkpoints(log, genesis)
         checkpoints.open()
-        return cls(log, checkpoints, retry or RetryPolicy())
+        return cls(log, checkpoints, retry)
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -221,11 +223,12 @@ class Lake:
 
         Every record is checked against the digest that the one after it carries.
         """
-        if limit is not None and limit < 0:
+        if limit is not None and whole_number("limit", limit) < 0:
             raise InvalidInputError(f"limit must not be negative, but is {limit}")
+        below = None if before is None else whole_number("before", before)
         newest = self._refreshed()
-        if before is not None:
-            last = _checked_version(max(0, min(before - 1, newest.version.number)))
+        if below is not None:
+            last = version_number(max(0, min(below - 1, newest.version.number)))
             newest = state_at(self._checkpoints, newest, last)
         count = newest.version.number if limit is None else limit
         return tuple(log_entry(record) for record in self._log.records_down(newest, count))
@@ -302,11 +305,13 @@ class Lake:
 
         `args` says what is being done, for the log; secrets in it are removed. `app` names an application
         and the number of its batch: a batch that was committed before is not committed again. `properties`
-        are remarks that are kept with the commit. Use the result in a `with` block, or call its `commit`.
+        are remarks that are kept with the commit, also without secrets. Use the result in a `with` block, or
+        call its `commit`.
         """
         envelope = make_envelope(self._log.driver.host, args, app, properties)
+        policy = _policy(retry, self._retry)
         self._refreshed()
-        return Transaction(self._log, self.loader, envelope, retry or self._retry, self._after_commit)
+        return Transaction(self._log, self.loader, envelope, policy, self._after_commit)
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
         """Sets lake properties, in a transaction of its own that is run again after a conflict."""
@@ -336,7 +341,7 @@ class Lake:
         """
         if not isinstance(txid, str) or not is_txid(txid):
             raise InvalidInputError(f"{txid!r} is not a transaction id", "take it from the error or the log")
-        _checked_version(version)
+        version_number(version)
         newest = self._refreshed()
         # The whole log, newest first: a wrong answer here would stand for ever.
         for record in self._log.records_down(newest, newest.version.number):
@@ -395,7 +400,7 @@ class Lake:
         return self._log.driver
 
     def _state_at(self, version: int) -> LakeState:
-        wanted = _checked_version(version)
+        wanted = version_number(version)
         newest = self._log.newest
         if wanted > newest.version:
             newest = self._refreshed()
@@ -458,9 +463,25 @@ def log_entry(record: Record) -> LogEntry:
 def _store(place: str | os.PathLike[str] | Store, options: Options | None) -> Store:
     if isinstance(place, str | os.PathLike):
         return open_store(place, options)
+    if not isinstance(place, Store):
+        raise InvalidInputError(
+            f"a lake is at a path, a URL or a store, not at a {type(place).__name__}",
+            "write it as Lake.open('./lake') or Lake.open('s3://bucket/lake')",
+        )
     if options:
         raise InvalidInputError("options go with a URL, not with a store that is open already")
     return place
+
+
+def _policy(retry: RetryPolicy | None, default: RetryPolicy) -> RetryPolicy:
+    if retry is None:
+        return default
+    if not isinstance(retry, RetryPolicy):
+        raise InvalidInputError(
+            f"retry must be a RetryPolicy, not a {type(retry).__name__}",
+            "write retry=RetryPolicy(attempts=3)",
+        )
+    return retry
 
 
 def _check_divisor(divisor: int) -> None:
@@ -469,9 +490,3 @@ def _check_divisor(divisor: int) -> None:
         raise InvalidInputError(
             f"the divisor must be a number from {MIN_DIVISOR} to {MAX_DIVISOR}, but is {divisor!r}"
         )
-
-
-def _checked_version(version: int) -> Version:
-    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-        raise InvalidInputError(f"a version is a number from 0 on, but got {version!r}")
-    return Version(version)

@@ -20,9 +20,10 @@ from headgate.changes import Changes, TableChange
 from headgate.commit.driver import Driver
 from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, Lost, Unknown
+from headgate.core.arguments import app_batch, public_properties, text_by_name, texts
 from headgate.core.conflict import Conflict, find_conflicts
 from headgate.core.retry import RetryPolicy, delay_seconds, read_ahead
-from headgate.core.secrets import clean_text, without_secrets
+from headgate.core.secrets import without_secret_values, without_secrets
 from headgate.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError
 from headgate.host import Host
 from headgate.model.identifiers import TxId, Version
@@ -103,10 +104,10 @@ def make_envelope(
 ) -> Envelope:
     """Checks what the caller gave, and removes secrets from it."""
     return Envelope(
-        command=Command(without_secrets(_texts("args", args)), host.user(), host.name(), host.process()),
+        command=Command(without_secrets(texts("args", args)), host.user(), host.name(), host.process()),
         started_at=host.now(),
-        app=None if app is None else _app_batch(app),
-        properties={name: clean_text(value) for name, value in checked_properties(properties or {}).items()},
+        app=None if app is None else app_batch(app),
+        properties=without_secret_values(text_by_name({} if properties is None else properties).items()),
     )
 
 
@@ -164,9 +165,9 @@ class Transaction:
         return self._result
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Sets lake properties."""
+        """Sets lake properties. They are data, kept for ever and as they are: a secret name is refused."""
         self._require_open()
-        given = checked_properties(properties)
+        given = public_properties(properties)
         before = self._changes.properties
         change = PropertyChange({**before.set, **given}, before.removed - frozenset(given))
         self._changes = replace(self._changes, properties=change)
@@ -174,7 +175,7 @@ class Transaction:
     def remove_properties(self, *names: str) -> None:
         """Removes lake properties; one that is not there is no error."""
         self._require_open()
-        gone = frozenset(_texts("property names", names))
+        gone = frozenset(texts("property names", names))
         before = self._changes.properties
         kept = {name: value for name, value in before.set.items() if name not in gone}
         self._changes = replace(self._changes, properties=PropertyChange(kept, before.removed | gone))
@@ -202,7 +203,9 @@ class Transaction:
         """Makes a table. `schema` is DDL, a pyarrow Schema or an Iceberg Schema."""
         from headgate import writing
 
-        return writing.create(self._open(), name, schema, partition_by, checked_properties(properties or {}))
+        return writing.create(
+            self._open(), name, schema, partition_by, {} if properties is None else properties
+        )
 
     def table(self, name: str) -> TableWriter:
         """A table to write to; `NotFoundError` if there is none of this name."""
@@ -506,45 +509,4 @@ def conflict_text(conflicts: Sequence[Conflict]) -> str:
         f"{conflict.other.command.host}, transaction {conflict.other.txid}): {conflict.reason} "
         f"[rule {conflict.rule}: {conflict.name}]"
         for conflict in conflicts
-    )
-
-
-def checked_properties(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """`properties`, if all names and values are texts and no name is empty."""
-    if not isinstance(properties, Mapping):
-        raise InvalidInputError(f"properties must be a mapping, not a {type(properties).__name__}")
-    _texts("property names", properties)
-    for name, value in properties.items():
-        if not isinstance(value, str):
-            raise InvalidInputError(
-                f"the value of property {name!r} is a {type(value).__name__}, not a text",
-                f"write it as {str(value)!r}",
-            )
-        _require_unicode(f"the value of property {name!r}", value)
-    return properties
-
-
-def _texts(what: str, values: Sequence[str] | Mapping[str, str]) -> tuple[str, ...]:
-    if isinstance(values, str):
-        raise InvalidInputError(f"{what} must be several texts, not one", f"write [{values!r}]")
-    for value in values:
-        if not isinstance(value, str) or not value:
-            raise InvalidInputError(f"{what} must be non-empty texts, but one is {value!r}")
-        _require_unicode(what, value)
-    return tuple(values)
-
-
-def _require_unicode(what: str, value: str) -> None:
-    # Half of a surrogate pair, as from a file name that is not UTF-8, has no encoding.
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise InvalidInputError(f"{what}: {value!r} is not valid Unicode")
-
-
-def _app_batch(app: tuple[str, int]) -> AppBatch:
-    match app:
-        case (str(name), int(batch)) if name and batch >= 0 and not isinstance(batch, bool):
-            return AppBatch(name, batch)
-    raise InvalidInputError(
-        f"app must be a name and a batch number that is not negative, but is {app!r}",
-        'write it as app=("loader", 42)',
     )

@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from headgate.changes import Changes, NewTable, TableChange
+from headgate.core.arguments import public_properties
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.arrow_files import write_rows
@@ -73,10 +74,8 @@ class TableWriter:
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Sets table properties."""
-        change = self._change()
-        merged = PropertyChange(
-            {**change.properties.set, **properties}, change.properties.removed - set(properties)
-        )
+        change, given = self._change(), public_properties(properties)
+        merged = PropertyChange({**change.properties.set, **given}, change.properties.removed - set(given))
         self._tx.note(replace(change, properties=merged))
 
     def _change(self) -> TableChange:
@@ -125,7 +124,8 @@ def create(
     spec = parse_partition_by(partition_by, columns)
     # The same for every attempt of the transaction, and for no other transaction.
     digest = hashlib.sha256(f"{tx.id}/{parsed}".encode()).digest()
-    new = NewTable(str(UUID(bytes=digest[:16], version=4)), columns, spec, UNSORTED_SORT_ORDER, properties)
+    uuid = str(UUID(bytes=digest[:16], version=4))
+    new = NewTable(uuid, columns, spec, UNSORTED_SORT_ORDER, public_properties(properties))
     tx.note(TableChange(name, new=new))
     return TableWriter(tx, name)
 

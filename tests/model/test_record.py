@@ -33,6 +33,13 @@ def a_record(**changes: Any) -> Record:
     return Record(**fields | changes)
 
 
+def nested(depth: int) -> Any:
+    value: Any = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
+
+
 texts = st.text(max_size=20)
 names = st.text(min_size=1, max_size=20)
 
@@ -82,6 +89,11 @@ def test_a_newer_format_is_refused_with_the_release_that_reads_it() -> None:
         (lambda fields: fields | {"version": 8}, "says it is version 8"),
         (lambda fields: fields | {"version": -1}, "negative"),
         (lambda fields: fields | {"version": True}, "should be a int"),
+        (lambda fields: fields | {"base": 10**25}, "larger than any number"),
+        (lambda fields: fields | {"base": 2**63}, "larger than any number"),
+        (lambda fields: fields | {"kind": "\ud800"}, "surrogates not allowed"),
+        (lambda fields: fields | {"committed_at": "0001-01-01T00:00:00+23:59"}, "is not a time"),
+        (lambda fields: fields | {"deep": nested(101)}, "deep in each other"),
         (lambda fields: fields | {"txid": "xyz"}, "not a transaction id"),
         (lambda fields: fields | {"committed_at": "yesterday"}, "is not a time"),
         (lambda fields: fields | {"command": []}, "should be a dict"),
@@ -99,7 +111,25 @@ def test_damage_is_named_with_version_and_object(damage: Any, message: str) -> N
     assert "control/log/7.json" in caught.value.problem
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"[1]", b"null", b"[" * 100_000])
+def test_lists_and_objects_may_lie_in_each_other() -> None:
+    data = json.loads(a_record().encode()) | {"deep": nested(98), "wide": [[{}]] * 1000}
+    record = Record.decode(json.dumps(data).encode(), Version(7), "here")
+    assert json.loads(record.encode()) == data
+
+
+def test_a_year_has_four_digits() -> None:
+    record = a_record(started_at=datetime(1, 2, 3, tzinfo=UTC))
+    assert Record.decode(record.encode(), Version(7), "here") == record
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"{", b"\xff\xfe", b"[1]", b"null", b"[" * 100_000, b"9" * 5000),
+        *('{"a":1}'.encode(encoding) for encoding in ("utf-16", "utf-8-sig")),
+        b'{"a":"\xed\xa0\x80"}',
+    ],
+)
 def test_what_is_not_a_json_object_is_named(data: bytes) -> None:
     with pytest.raises(CorruptLakeError, match="version 7"):
         Record.decode(data, Version(7), "here")

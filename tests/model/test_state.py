@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version
+from headgate.model.json_object import digest, encode
 from headgate.model.state import AppProgress, LakeState
 from headgate.model.table import TableRef
 
@@ -42,3 +46,21 @@ def test_any_changed_byte_is_noticed(position: int, value: int) -> None:
     # A damaged format number reads as that of a later release, which is refused as well.
     with pytest.raises((CorruptLakeError, UnsupportedError)):
         LakeState.decode(damaged, Version(20), "here")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"apps": {"loader": {"batch": 1, "version": 10**21}}},
+        {"cancelled": {"b" * 32: 10**21}},
+        {"properties": {"owner": "\ud800"}},
+    ],
+)
+def test_what_no_checkpoint_can_hold_is_named(damage: dict[str, Any]) -> None:
+    fields = json.loads(STATE.encode()) | damage
+    del fields["checksum"]
+    # With a checksum that fits, where there is one: then only the range of the number is wrong.
+    checksum = digest(encode(fields)) if "properties" not in damage else "sha256:0"
+    data = json.dumps({**fields, "checksum": checksum}).encode()
+    with pytest.raises(CorruptLakeError, match=r"the checkpoint of version 20 \(here\)"):
+        LakeState.decode(data, Version(20), "here")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,6 +74,13 @@ def test_a_file_url_is_decoded(tmp_path: Path) -> None:
         ("file://data/lake", "names the host 'data'"),
         ("~nobody-of-this-name/lake", "~nobody-of-this-name"),
         ("null\0byte", "not a path"),
+        ("file:///null%00byte", "not a path"),
+        ("lake\n", "control characters"),
+        ("s3://bucket/la\nke", "control characters"),
+        ("file:///tmp/a\tb", "control characters"),
+        ("memory://\x1b[31m", "control characters"),
+        ("s3://bucket/\x85", "control characters"),
+        ("lake-\udcff", "not valid Unicode"),
         ("s3:/bucket/lake", "neither a URL nor a clear path"),
         ("file:/lake", "neither a URL nor a clear path"),
     ],
@@ -261,3 +269,19 @@ def test_a_bad_endpoint_in_the_environment_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("AWS_ENDPOINT_URL", "minio:9000")
     with pytest.raises(InvalidInputError, match="minio:9000"):
         open_store("s3://bucket/lake", KEYS)
+
+
+@pytest.mark.parametrize("url", ["lake", "memory://typed", "s3://bucket/lake"])
+@pytest.mark.parametrize("options", [{"fsync": False}, {"fsync": None}, {5: "x"}, {"timeout": 3}, ["fsync"]])
+def test_options_are_texts(url: str, options: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInputError, match="option"):
+        open_store(url, options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_value_of_an_option_is_not_in_the_error() -> None:
+    options: Any = {"secret_access_key": b"hunter2"}
+    with pytest.raises(InvalidInputError) as caught:
+        open_store("s3://bucket/lake", options)
+    assert "hunter2" not in str(caught.value)

@@ -125,7 +125,7 @@ class Checkpoints:
         if data is None:
             return None
         try:
-            return Version(JsonObject.parse(data, LAST_CHECKPOINT).number("version"))
+            return JsonObject.parse(data, LAST_CHECKPOINT).version("version")
         except CorruptLakeError:
             return None  # advice that cannot be read: the listing tells the same
 

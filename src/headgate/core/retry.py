@@ -7,6 +7,8 @@ from datetime import timedelta
 
 from headgate.errors import InvalidInputError
 
+MAX_WAIT = timedelta(days=1)
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -15,7 +17,8 @@ class RetryPolicy:
     `attempts` bounds how often an operation is run again because of a conflict. Losing a version to a
     commit that does not conflict uses up none of them: the lake moved on, and only `total` bounds that.
     Waiting grows from `base` to `cap` and is drawn at random from the whole range below (full jitter), so
-    that writers that collided once do not collide again in step.
+    that writers that collided once do not collide again in step. `total` can be as long as you like; `base`
+    and `cap` are at most a day.
     """
 
     attempts: int = 8
@@ -24,10 +27,18 @@ class RetryPolicy:
     total: timedelta = timedelta(minutes=2)
 
     def __post_init__(self) -> None:
-        if self.attempts < 1:
-            raise InvalidInputError(f"a retry policy needs at least 1 attempt, not {self.attempts}")
-        if min(self.base, self.cap, self.total) < timedelta(0):
-            raise InvalidInputError("the times of a retry policy must not be negative")
+        if not isinstance(self.attempts, int) or isinstance(self.attempts, bool) or self.attempts < 1:
+            raise InvalidInputError(f"a retry policy needs a whole number of attempts, not {self.attempts!r}")
+        for name, time in (("base", self.base), ("cap", self.cap), ("total", self.total)):
+            if not isinstance(time, timedelta):
+                raise InvalidInputError(
+                    f"{name} of a retry policy must be a timedelta, not a {type(time).__name__}",
+                    f"write {name}=timedelta(seconds=…)",
+                )
+            if time < timedelta(0):
+                raise InvalidInputError(f"{name} of a retry policy must not be negative, but is {time}")
+            if time > MAX_WAIT and name != "total":
+                raise InvalidInputError(f"{name} of a retry policy must be at most a day, but is {time}")
 
 
 def delay_seconds(policy: RetryPolicy, losses: int, chance: float) -> float:

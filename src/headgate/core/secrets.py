@@ -1,4 +1,13 @@
-"""Removing credentials from what is written into the log: the log is for everybody who may read the lake."""
+"""Removing credentials from what is written into the log: the log is for everybody who may read the lake.
+
+What is looked for: names that say secret, with the value that follows (`password=…`, `"token": …`,
+`x-api-key: …`, `--secret …`), the user part of URLs, the value of an authorization, private keys, and shapes
+that are secrets by themselves. Too much is removed rather than too little. A secret without a name and
+without a known shape, as in `mysql -phunter2`, cannot be recognised.
+
+Each text is read a bounded number of times, however long it is and whatever is in it: no pattern can start
+twice on the same run of characters, which is what makes a search quadratic.
+"""
 
 from __future__ import annotations
 
@@ -6,60 +15,129 @@ import re
 from collections.abc import Iterable
 
 REDACTED = "***"
+MAX_ARGUMENT = 4096
+"""How much of an argument is kept. A record is read by every writer, so it must stay small."""
 
-_SECRET_NAME = (
-    r"[\w.\-]*(?:secret|passw(?:or)?d|passphrase|pwd|token|credential|signature|api[_\-.]?key|"
-    r"access[_\-.]?key(?:[_\-.]?id)?|account[_\-.]?key|private[_\-.]?key|session[_\-.]?key|"
-    r"sas|authorization)[\w.\-]*"
+_SECRET_NAME = re.compile(
+    r"secret|passw(?:or)?d|passphrase|token(?!i[sz])|credential|signature|authorization|"
+    r"(?:api|access|account|private|session|shared|signing|encryption|master)[_\-. ]?key|"
+    # Short words only by themselves: `sas` is part of `disaster`, `sig` of `design`.
+    r"(?:\b|_)(?:pwd|sas|sig|pat|jwt)(?:\b|_)|pwd\b",
+    re.IGNORECASE,
 )
-_OPTION_NAME = re.compile(rf"--?{_SECRET_NAME}", re.IGNORECASE)
-_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
-    # scheme://user:password@host — the whole user part goes, since a bare one may be a token.
-    (re.compile(r"(?P<keep>[a-z][a-z0-9+.\-]*://)[^/?#\s@]+@", re.IGNORECASE), rf"\g<keep>{REDACTED}@"),
-    # "name": "value" in JSON, also with escaped quotes.
+_OPTION = re.compile(r"--?(?P<name>[\w.\-]+)")
+_USER_OPTIONS = frozenset({"-u", "--user", "--proxy-user"})
+"""Options whose value is `user:password`, as curl's."""
+
+_NAME = re.compile(
+    # A name and what stands between it and its value: `name=`, `"name": `, `\"name\": `, `name%3D`.
+    r"(?<![\w.\-])(?P<name>[\w.\-]++)(?P<quote>\\?[\"'])?\s*+(?:=>|[:=]|%3[ad])\s*+",
+    re.IGNORECASE,
+)
+_SCHEME = r"(?:(?:bearer|basic|digest|negotiate|token|apikey|sharedkey|aws4-hmac-sha256)\s++)?"
+_VALUE = re.compile(
+    # Quoted, also with escaped quotes; a list; an object; else one word. What is not closed goes to the end.
+    r"\\\".*?(?:\\\"|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)"
+    rf"|\[[^\]]*+\]?|\{{[^}}]*+\}}?|{_SCHEME}[^\s&;,\"'}}\]]++",
+    re.IGNORECASE | re.DOTALL,
+)
+_REST_OF_LINE = re.compile(r"[^\r\n\"']++")
+
+_SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(
-            rf"(?P<keep>\\?[\"']{_SECRET_NAME}\\?[\"']\s*:\s*)(?:\\?\"(?:[^\"\\]|\\[^\"])*\\?\"|'[^']*'|[^\s,}}\]]+)",
-            re.IGNORECASE,
+            r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----"
+            r".*?(?:-----END [A-Z ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----|\Z)",
+            re.DOTALL,
         ),
-        rf'\g<keep>"{REDACTED}"',
+        REDACTED,
     ),
-    # name=value: options, query strings, properties. `sig` alone is Azure's signature.
+    # scheme://user:password@host — the whole user part goes, since a bare one may be a token. A password may
+    # hold a `/` that should have been encoded; `host:80/a@b` has none.
+    (re.compile(r"(?<=://)[^\s/?#@:\"']{1,256}:(?!\d{1,5}[/?#])[^\s\"'@]{1,256}@"), f"{REDACTED}@"),
+    (re.compile(r"(?<=://)[^/?#\s]*@"), f"{REDACTED}@"),
+    # `basic` is a word of English too: then no digit, capital or sign of base64 follows.
     (
-        re.compile(
-            rf"(?P<keep>(?<![\w.\-])-{{0,2}}(?:{_SECRET_NAME}|sig)\s*=\s*)(?:\"[^\"]*\"|'[^']*'|[^\s&;,\"']+)",
-            re.IGNORECASE,
-        ),
+        re.compile(r"(?P<keep>\b(?i:bearer|basic)\s++)(?=[\w.~\-]{0,200}[A-Z0-9+/=])[\w.~+/=\-]{8,}"),
         rf"\g<keep>{REDACTED}",
     ),
-    (re.compile(r"(?P<keep>\b(?:bearer|basic)\s+)[\w.~+/=\-]{8,}", re.IGNORECASE), rf"\g<keep>{REDACTED}"),
-    # Shapes that are secrets by themselves: AWS key ids, JSON web tokens, GitHub and Slack tokens.
+    # Keys of AWS and Google, JSON web tokens, then tokens of GitHub, GitLab, Slack, Databricks, Hugging Face,
+    # Stripe and OpenAI.
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"), REDACTED),
-    (re.compile(r"\beyJ[\w\-]{8,}\.[\w\-]+\.[\w\-]*"), REDACTED),
+    (re.compile(r"\bAIza[\w\-]{30,}"), REDACTED),
+    (re.compile(r"(?<![\w\-])eyJ[\w\-]{8,}+\.[\w\-]++\.?[\w\-]*+"), REDACTED),
     (re.compile(r"\b(?:gh[pousr]_|github_pat_|xox[abprs]-|glpat-)[\w\-]{10,}"), REDACTED),
+    (re.compile(r"\b(?:dapi[0-9a-f]{32}|hf_[A-Za-z0-9]{20,})"), REDACTED),
+    (re.compile(r"\b(?:[sr]k_(?:live|test)_\w{10,}|sk-[\w\-]{20,})"), REDACTED),
 )
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a name says that its value is a credential: `db.password`, `X-Api-Key`, `AWS_SECRET_KEY`."""
+    return _SECRET_NAME.search(name) is not None
 
 
 def without_secrets(args: Iterable[str]) -> tuple[str, ...]:
-    """`args` with everything that looks like a credential replaced.
+    """`args` with everything that looks like a credential replaced, each cut to a bounded length.
 
-    Also the argument that follows an option such as `--password`. Too much is removed rather than too
-    little.
+    Also the argument that follows an option such as `--password`, and all that stands behind `--password=`.
     """
     cleaned: list[str] = []
     value_is_secret = False
     for arg in args:
-        if value_is_secret and not _OPTION_NAME.fullmatch(arg):
+        option = _OPTION.fullmatch(arg)
+        names_secret = option is not None and is_secret_name(option["name"])
+        before = cleaned[-1] if cleaned else ""
+        if (value_is_secret and not names_secret) or (before in _USER_OPTIONS and ":" in arg):
             cleaned.append(REDACTED)
             value_is_secret = False
             continue
-        value_is_secret = _OPTION_NAME.fullmatch(arg) is not None
-        cleaned.append(clean_text(arg))
+        value_is_secret = names_secret
+        cleaned.append(_shortened(_clean_argument(arg)))
     return tuple(cleaned)
 
 
+def without_secret_values(properties: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Names and values; a value is replaced if its name says secret, and cleaned otherwise."""
+    return {name: REDACTED if is_secret_name(name) else clean_text(value) for name, value in properties}
+
+
 def clean_text(text: str) -> str:
-    """`text` with every part that looks like a credential replaced."""
-    for pattern, replacement in _PATTERNS:
+    """`text` with every part that looks like a credential replaced, in time proportional to its length."""
+    for pattern, replacement in _SHAPES:
         text = pattern.sub(replacement, text)
-    return text
+    return _without_named_values(text)
+
+
+def _clean_argument(arg: str) -> str:
+    # An argument that begins with the name is the name and its value: nothing in it ends the value.
+    begin = _NAME.match(arg)
+    if begin is not None and begin.end() < len(arg) and is_secret_name(begin["name"]):
+        return arg[: begin.end()] + REDACTED
+    return clean_text(arg)
+
+
+def _shortened(arg: str) -> str:
+    # After the cleaning: half of a secret would not be recognised.
+    more = len(arg) - MAX_ARGUMENT
+    return arg if more <= 0 else f"{arg[:MAX_ARGUMENT]}… ({more} more characters)"
+
+
+def _without_named_values(text: str) -> str:
+    parts: list[str] = []
+    done = 0
+    for found in _NAME.finditer(text):
+        if found.start() < done or not is_secret_name(found["name"]):
+            continue
+        header = "authorization" in found["name"].lower()
+        value = (header and _REST_OF_LINE.match(text, found.end())) or _VALUE.match(text, found.end())
+        if value:
+            parts += (text[done : found.end()], _redacted_like(value[0], found["quote"] or ""))
+            done = value.end()
+    return "".join((*parts, text[done:]))
+
+
+def _redacted_like(value: str, quote_of_name: str) -> str:
+    """The mark, in the quotes of the value or of its name, so that JSON stays JSON."""
+    quote = '\\"' if value.startswith('\\"') else value[0] if value[0] in "\"'" else quote_of_name
+    return f"{quote}{REDACTED}{quote}"

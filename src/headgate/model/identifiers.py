@@ -8,6 +8,9 @@ from dataclasses import dataclass
 DIGITS = 20
 """Width of a number in an object name, so that a listing in key order is a listing in number order."""
 
+MAX_NUMBER = 2**63 - 1
+"""The largest number that is taken from outside: that of an Iceberg sequence number, which a version is."""
+
 _TXID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -60,4 +63,7 @@ def padded(number: int) -> str:
 
 def unpadded(text: str) -> int | None:
     """The number that `padded` wrote, or None if `text` is not one."""
-    return int(text) if len(text) == DIGITS and text.isascii() and text.isdigit() else None
+    if len(text) != DIGITS or not text.isascii() or not text.isdigit():
+        return None
+    number = int(text)
+    return number if number <= MAX_NUMBER else None

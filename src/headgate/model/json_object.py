@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias, TypeVar
 
 from headgate.errors import CorruptLakeError
+from headgate.model.identifiers import MAX_NUMBER, Version
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 T = TypeVar("T")
 
-MAX_NUMBER = 2**63 - 1
+MAX_DEPTH = 100
+"""How deep lists and objects may lie in each other. What is read must also be possible to write and print."""
 
 
 def encode(value: Json) -> bytes:
@@ -32,7 +34,22 @@ def digest(data: bytes) -> str:
 
 def timestamp(at: datetime) -> str:
     """A moment as text: UTC, microseconds, a fixed width."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def _is_deep(value: Json) -> bool:
+    layer: list[Json] = [value]
+    for _ in range(MAX_DEPTH):
+        layer = [item for outer in layer for item in _inside(outer) if isinstance(item, dict | list)]
+        if not layer:
+            return False
+    return True
+
+
+def _inside(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +62,15 @@ class JsonObject:
     @classmethod
     def parse(cls, data: bytes, origin: str) -> JsonObject:
         try:
-            value = json.loads(data)
+            value = json.loads(data.decode())  # given bytes, it would take other encodings than UTF-8 too
+            if b"\\ud" in data or b"\\uD" in data:
+                encode(value)  # half of a surrogate pair can be written as an escape, and has no encoding
         except (ValueError, RecursionError) as error:
             raise CorruptLakeError(f"{origin} is not JSON: {error}") from error
         if not isinstance(value, dict):
             raise CorruptLakeError(f"{origin} holds a JSON {type(value).__name__}, not an object")
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
+            raise CorruptLakeError(f"{origin} has lists or objects more than {MAX_DEPTH} deep in each other")
         return cls(value, origin)
 
     def _typed(self, name: str, kind: type[T], value: Json) -> T:
@@ -76,11 +97,15 @@ class JsonObject:
             raise CorruptLakeError(f"{self.origin}: field {name!r} is larger than any number we write")
         return number
 
+    def version(self, name: str) -> Version:
+        return Version(self.number(name))
+
     def moment(self, name: str) -> datetime:
         text = self.text(name)
         try:
-            return datetime.fromisoformat(text)
-        except ValueError as error:
+            # To UTC at once: a moment at the edge of the calendar has no other form.
+            return datetime.fromisoformat(text).astimezone(UTC)
+        except (ValueError, OverflowError) as error:
             raise CorruptLakeError(f"{self.origin}: field {name!r} is not a time: {text[:80]!r}") from error
 
     def optional_text(self, name: str) -> str | None:

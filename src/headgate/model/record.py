@@ -195,7 +195,7 @@ class Record:
             started_at=source.moment("started_at"),
             committed_at=source.moment("committed_at"),
             command=Command.from_json(source.object("command")),
-            base=Version(source.number("base")),
+            base=source.version("base"),
             attempts=source.number("attempts"),
             next_strategy=source.text("next_strategy"),
             app=None if app is None else AppBatch.from_json(app),

@@ -82,10 +82,10 @@ class LakeState:
             properties=source.text_by_name("properties"),
             tables={name: TableRef.from_json(inside) for name, inside in source.objects_by_name("tables")},
             apps={
-                app: AppProgress(inside.number("batch"), Version(inside.number("version")))
+                app: AppProgress(inside.number("batch"), inside.version("version"))
                 for app, inside in source.objects_by_name("apps")
             },
-            cancelled={TxId(text): Version(cancelled.number(text)) for text in cancelled.fields},
+            cancelled={TxId(text): cancelled.version(text) for text in cancelled.fields},
         )
 
 

@@ -63,6 +63,7 @@ class ListInPages(Protocol):
         ...
 
 
+@runtime_checkable
 class Store(ReadWhole, PutWhole, ListInPages, Protocol):
     """What every storage gives."""
 

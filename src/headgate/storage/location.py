@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from headgate.core.arguments import require_unicode
 from headgate.core.secrets import clean_text
 from headgate.errors import InvalidInputError, UnsupportedError
 from headgate.storage.capabilities import Store
@@ -37,7 +39,8 @@ def open_store(url: str | os.PathLike[str], options: Options | None = None) -> S
     `AZURE_…`) and from `options`, which win. Options are those of obstore's stores and of its HTTP client,
     such as `endpoint`, `region`, `timeout`. Performs no request.
     """
-    text = os.fspath(url)
+    text = _place(url)
+    _refuse_wrong_types(options)
     scheme, separator, _ = text.partition("://")
     if not separator:
         _refuse_mistyped_url(text)
@@ -50,6 +53,29 @@ def open_store(url: str | os.PathLike[str], options: Options | None = None) -> S
         )
     _refuse_query(text)
     return opener(text, options or {})
+
+
+def _place(url: str | os.PathLike[str]) -> str:
+    text = os.fspath(url)
+    if not isinstance(text, str):
+        raise InvalidInputError(f"a place is a text or a Path, not {type(text).__name__}: {text!r}")
+    require_unicode("the place of the lake", text)
+    # Parsers of URLs drop some of them silently, and the lake would lie in a place that nobody named.
+    if any(unicodedata.category(character) == "Cc" for character in text):
+        raise InvalidInputError(f"{clean_text(text)!r} is not a path or URL: it has control characters")
+    return text
+
+
+def _refuse_wrong_types(options: Options | None) -> None:
+    if options is not None and not isinstance(options, Mapping):
+        raise InvalidInputError(f"options must be a mapping, not a {type(options).__name__}")
+    for name, value in (options or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            # The value may be a credential.
+            raise InvalidInputError(
+                f"the storage option {name!r} is a {type(value).__name__}, but names and values are texts",
+                'write it as options={"fsync": "false"}',
+            )
 
 
 def _refuse_mistyped_url(path: str) -> None:
@@ -83,8 +109,10 @@ def _local(url: str, options: Options) -> Store:
 
 def _directory(url: str) -> Path:
     path = _path_of_file_url(url) if url.lower().startswith("file://") else url
-    if not path or "\0" in path:
-        raise InvalidInputError("the path of the lake is empty" if not path else f"{path!r} is not a path")
+    if not path:
+        raise InvalidInputError("the path of the lake is empty")
+    if "\0" in path:  # written as %00
+        raise InvalidInputError(f"{path!r} is not a path")
     try:
         return Path(path).expanduser()
     except RuntimeError as error:  # ~nobody

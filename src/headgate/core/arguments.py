@@ -1,0 +1,93 @@
+"""What callers give, checked before anything is done: all that is wrong is an `InvalidInputError`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headgate.core.secrets import is_secret_name
+from headgate.errors import InvalidInputError
+from headgate.model.identifiers import MAX_NUMBER, Version
+from headgate.model.record import AppBatch
+
+
+def texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Several texts, none of them empty. `what` names them in errors."""
+    if isinstance(values, str):
+        raise InvalidInputError(f"{what} must be several texts, not one", f"write [{values!r}]")
+    if not isinstance(values, Iterable):
+        raise InvalidInputError(f"{what} must be several texts, not a {type(values).__name__}")
+    given = tuple(values)
+    for value in given:
+        if not isinstance(value, str) or not value:
+            raise InvalidInputError(f"{what} must be non-empty texts, but one is {value!r}")
+        require_unicode(what, value)
+    return given
+
+
+def text_by_name(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties whose names and values are texts, and no name is empty."""
+    if not isinstance(properties, Mapping):
+        raise InvalidInputError(f"properties must be a mapping, not a {type(properties).__name__}")
+    texts("property names", properties)
+    for name, value in properties.items():
+        if not isinstance(value, str):
+            raise InvalidInputError(
+                f"the value of property {name!r} is a {type(value).__name__}, not a text",
+                "write it as a text, in quotes",
+            )
+        require_unicode(f"the value of property {name!r}", value)
+    return dict(properties)
+
+
+def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Properties of a lake or table, which are kept for ever for everybody who reads the lake.
+
+    A name that says secret is refused: no later commit could take the value out of the log again.
+    """
+    for name in text_by_name(properties):
+        if is_secret_name(name):
+            raise InvalidInputError(
+                f"the property name {name!r} says that its value is a credential, and everybody who reads "
+                "the lake could read it for ever",
+                "keep it outside of the lake; if it is no credential, choose another name",
+            )
+    return dict(properties)
+
+
+def require_unicode(what: str, value: str) -> None:
+    """Refuses half of a surrogate pair, as from a file name that is not UTF-8: it has no encoding."""
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise InvalidInputError(f"{what}: {value!r} is not valid Unicode")
+
+
+def app_batch(app: tuple[str, int]) -> AppBatch:
+    """An application and the number of its batch."""
+    match app:
+        case (str(name), int(batch)) if name and not isinstance(batch, bool) and 0 <= batch <= MAX_NUMBER:
+            require_unicode("the name of the application", name)
+            return AppBatch(name, batch)
+    raise InvalidInputError(
+        f"app must be a name and a batch number from 0 to 2^63 - 1, but is {_shown(app)}",
+        'write it as app=("loader", 42)',
+    )
+
+
+def version_number(version: int) -> Version:
+    """A version that a caller named; whether the lake has it is another question."""
+    if not isinstance(version, int) or isinstance(version, bool) or not 0 <= version <= MAX_NUMBER:
+        raise InvalidInputError(f"a version is a number from 0 to 2^63 - 1, but got {_shown(version)}")
+    return Version(version)
+
+
+def whole_number(what: str, number: int) -> int:
+    """Any integer that is not a truth value."""
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise InvalidInputError(f"{what} must be a whole number, but is {_shown(number)}")
+    return number
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)[:80]
+    except ValueError:  # Python refuses to write out integers of thousands of digits
+        return f"a {type(value).__name__} that is too large to show"
