@@ -245,7 +245,19 @@ class Transaction:
         happened and never commits twice.
         """
         with self._one_at_a_time:
-            return self._commit_once()
+            try:
+                return self._commit_once()
+            except KeyboardInterrupt as interrupt:
+                if self._stage in (Stage.UNSETTLED, Stage.COMMITTED):
+                    interrupt.add_note(self._how_to_settle())
+                raise
+
+    def _how_to_settle(self) -> str:
+        return (
+            f"transaction {self.txid} may have been committed; to settle it: commit() on it again, "
+            f"Lake.resolve({self.txid!r}), or headgate doctor {self._log.driver.store.describe()} "
+            f"--resolve {self.txid}"
+        )
 
     def _commit_once(self) -> CommitResult:
         if self._stage is Stage.COMMITTED:
@@ -354,7 +366,8 @@ class Transaction:
                     f"storage does not answer: whether version {version} is transaction {self.txid} "
                     "cannot be told yet",
                     "do not run the work again; call commit() on this transaction once more, or from another "
-                    f"process Lake.resolve({self.txid!r}, version={version})",
+                    f"process Lake.resolve({self.txid!r}, version={version}) or "
+                    f"headgate doctor {self._log.driver.store.describe()} --resolve {self.txid}",
                     version.number,
                     self.txid,
                 )

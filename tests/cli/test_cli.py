@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,8 +12,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import headgate as hg
+from headgate.cli import output
 from headgate.cli.app import app
-from headgate.cli.failure import exit_code
+from headgate.cli.failure import error_json, exit_code
+from headgate.commit.layout import PLAIN
+from headgate.errors import NoAnswerError
+from headgate.model.identifiers import Version
+from headgate.storage.intercept import intercepted
+from headgate.storage.location import SCHEMES
+from headgate.storage.memory import MemoryStore
+from headgate.storage.requests import Answer, Create, Failed, Get, Missing, Request
 
 
 def run(*args: str | Path) -> Result:
@@ -84,13 +94,21 @@ def test_doctor_judges_the_strategies_and_switches(place: Path) -> None:
     [
         (["show", "{missing}"], 1, "there is no lake at"),
         (["init", "{lake}"], 1, "there is a lake at"),
-        (["init", "{missing}", "--strategy", "psychic"], 1, "choose one of conditional, rename, filetracker"),
-        (["init", "{missing}", "--divisor", "1"], 1, "the divisor must be"),
+        (["init", "{missing}", "--strategy", "psychic"], 2, "choose one of conditional, rename, filetracker"),
+        (["init", "{missing}", "--divisor", "1"], 2, "the divisor must be"),
         (["init", "nfs://host/lake"], 1, "no storage is known for nfs://"),
-        (["init", "{missing}", "--option", "fsync"], 1, "--option NAME=VALUE"),
-        (["init", "{missing}", "--option", "color=red"], 1, "known: fsync"),
+        (["init", "{missing}", "--option", "fsync"], 2, "--option NAME=VALUE"),
+        (["init", "{missing}", "--option", "color=red"], 2, "known: fsync"),
+        (["init", "{missing}", "--divisor", "1001"], 2, "the divisor must be"),
+        (["init", "{missing}", "--divisor", "many"], 2, "--divisor"),
+        (["init", "{missing}\n"], 2, "control characters"),
         (["show", "{lake}", "--version", "99"], 1, "the newest is 2"),
-        (["doctor", "{lake}", "--switch-to", "conditional"], 1, "already"),
+        (["show", "{lake}", "--version", "1" * 21], 2, "a version is a number"),
+        (["tables", "{lake}", "--version", "1" * 21], 2, "a version is a number"),
+        (["doctor", "{lake}", "--switch-to", "psychic"], 2, "choose one of"),
+        (["doctor", "{lake}", "--resolve", "psychic"], 2, "not a transaction id"),
+        (["doctor", "{lake}", "--resolve", "0" * 32, "--switch-to", "rename"], 2, "do not go together"),
+        (["doctor", "{lake}", "--switch-to", "conditional"], 2, "already"),
         (["log"], 2, "Missing argument"),
         (["log", "{lake}", "--limit", "0"], 2, "--limit"),
         (["frobnicate"], 2, "No such command"),
@@ -123,6 +141,7 @@ def test_a_corrupt_lake_is_named(place: Path) -> None:
 def test_each_kind_of_error_has_its_code() -> None:
     assert exit_code(hg.ConflictError("x")) == 3
     assert exit_code(hg.CommitUnknownError("x")) == 4
+    assert exit_code(hg.InvalidInputError("x")) == 2
     assert exit_code(hg.StorageError("x")) == 1
 
 
@@ -138,6 +157,7 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     result = run("demo", "--dir", tmp_path / "lake")
     assert result.exit_code == 0, result.output
     assert "killed in the middle of its work" in result.output
+    assert output.command_line("log", str(tmp_path / "lake")) in result.output
     assert hg.Lake.open(tmp_path / "lake").version >= 75
 
 
@@ -150,3 +170,158 @@ def test_tables_are_listed_now_and_as_they_were(place: Path) -> None:
     (shown,) = json.loads(run("tables", place, "--json", "--version", "3").output)
     assert (shown["rows"], shown["files"]) == (0, 0)
     assert json.loads(run("tables", place, "--json", "--version", "2").output) == []
+
+
+# What comes from storage.
+
+
+def test_control_characters_of_storage_are_escaped(place: Path) -> None:
+    hg.Lake.open(place).set_properties({"x\x1b[2J": "a\r\x07\tb\n\u202ec\x9b"}, args=["\x1b]0;title\x07"])
+    for command in ("log", "show"):
+        shown = run(command, place).output
+        assert r"\x1b[2J" in shown
+        assert r"a\r\x07\tb\n\u202ec\x9b" in shown
+        assert not set("\x1b\r\x07\u202e\x9b") & set(shown)
+
+
+def test_what_is_printable_stays_as_it_is() -> None:
+    assert output.visible("änn 👩\u200d👧 a\\b [red]") == "änn 👩\u200d👧 a\\b [red]"
+
+
+def test_an_error_cannot_control_the_terminal(place: Path) -> None:
+    record = place / PLAIN.record_key(Version(2))
+    record.write_bytes(record.read_bytes().replace(b'"format":1', b'"format":2,"x":1', 1))
+    record.write_bytes(
+        record.read_bytes().replace(b'"needs_release":"0.1.0"', b'"needs_release":"\\u001b[2J"')
+    )
+    result = run("log", place)
+    assert result.exit_code == 1
+    assert r"\x1b[2J" in result.output
+    assert "\x1b" not in result.output
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """A lake in memory with two commits. `scripted` makes a URL for it."""
+    store = MemoryStore()
+    lake = hg.Lake.init(store, strategy="conditional")
+    lake.create_table("sales.orders", "id BIGINT")
+    lake.set_properties({"n": "2"})
+    return store
+
+
+@pytest.fixture
+def scripted(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> Callable[[Script], str]:
+    def url(script: Script) -> str:
+        monkeypatch.setitem(SCHEMES, "scripted", lambda url, options: intercepted(store, script))
+        return "scripted://lake"
+
+    return url
+
+
+def test_show_is_of_one_version(store: MemoryStore, scripted: Callable[[Script], str]) -> None:
+    writer = hg.Lake.open(store)
+
+    def busy(request: Request, proceed: Callable[[Request], Answer]) -> Answer:
+        answer = proceed(request)
+        if isinstance(request, Get) and isinstance(answer, Missing):
+            # Whoever has just seen the end of the log is behind.
+            writer.set_properties({"n": str(writer.version + 1)})
+        return answer
+
+    shown = json.loads(run("show", scripted(busy), "--json").output)
+    assert shown["version"] == shown["last_commit"]["version"]
+    assert shown["properties"]["n"] == shown["last_commit"]["lake_properties"]["set"]["n"]
+    assert "property n" in run("show", scripted(busy)).output
+
+
+def test_tables_are_of_one_version(store: MemoryStore, scripted: Callable[[Script], str]) -> None:
+    writer = hg.Lake.open(store)
+
+    def busy(request: Request, proceed: Callable[[Request], Answer]) -> Answer:
+        answer = proceed(request)
+        if isinstance(answer, Missing) and writer.tables():
+            writer.drop_table("sales.orders")
+        return answer
+
+    lines = run("tables", scripted(busy)).output.splitlines()
+    assert len(lines) == 1 or lines[1].startswith("sales.orders\t0")
+    assert writer.tables() == ()
+
+
+# When the outcome is not known.
+
+Script = Callable[[Request, Callable[[Request], Answer]], Answer]
+DECIDING = PLAIN.record_key(Version(3))
+
+
+def settle(said: str, store: MemoryStore, scripted: Callable[[Script], str]) -> Result:
+    """Runs the command that a message names."""
+    words = said[said.rindex("headgate doctor ") :].split()
+    assert words[:3] == ["headgate", "doctor", store.describe()]
+    assert words[3] == "--resolve"
+    return run("doctor", scripted(lambda request, proceed: proceed(request)), "--resolve", words[4], "--json")
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_an_unknown_outcome_names_the_command_that_settles_it(
+    store: MemoryStore, scripted: Callable[[Script], str], landed: bool
+) -> None:
+    silent = False
+
+    def no_answer(request: Request, proceed: Callable[[Request], Answer]) -> Answer:
+        nonlocal silent
+        if getattr(request, "key", "") != DECIDING:
+            return proceed(request)
+        if isinstance(request, Create) and landed:
+            proceed(request)
+        silent = silent or isinstance(request, Create)
+        return Failed(NoAnswerError("gone")) if silent else proceed(request)
+
+    result = run("doctor", scripted(no_answer), "--switch-to", "filetracker")
+    assert result.exit_code == 4, result.output
+    settled = settle(result.output, store, scripted)
+    assert json.loads(settled.output)["committed"] is landed
+
+
+def test_ctrl_c_while_switching_says_that_the_outcome_is_unknown(
+    store: MemoryStore, scripted: Callable[[Script], str]
+) -> None:
+    def interrupt(request: Request, proceed: Callable[[Request], Answer]) -> Answer:
+        answer = proceed(request)
+        if isinstance(request, Create) and request.key == DECIDING:
+            raise KeyboardInterrupt
+        return answer
+
+    result = run("doctor", scripted(interrupt), "--switch-to", "filetracker")
+    assert result.exit_code == 4
+    assert "may have been committed" in result.output
+    assert json.loads(settle(result.output, store, scripted).output)["version"] == 3
+
+
+def test_what_became_of_a_transaction_is_said_to_people(place: Path) -> None:
+    txid = hg.Lake.open(place).log(limit=1)[0].txid
+    assert "was committed as version 2" in run("doctor", place, "--resolve", txid).output
+    assert "never will be" in run("doctor", place, "--resolve", "0" * 32).output
+
+
+def test_versions_in_errors_are_numbers() -> None:
+    error = hg.CommitUnknownError("x", "y", 7, "0" * 32)
+    assert json.loads(error_json(error))["error"]["version"] == 7
+
+
+# Commands that are suggested.
+
+
+def test_a_suggested_command_is_one_that_can_be_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "bin" / "headgate"
+    script.parent.mkdir()
+    script.write_text("")
+    script.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(script), "demo"])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert output.command_line("log", "a b") == f"{script} log 'a b'"
+    monkeypatch.setenv("PATH", str(script.parent))
+    assert output.command_line("log", "lake") == "headgate log lake"

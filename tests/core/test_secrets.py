@@ -177,7 +177,7 @@ def test_names_that_do_not(name: str) -> None:
     ],
 )
 def test_time_does_not_explode_with_length(part: str) -> None:
-    """Milliseconds; a search that starts anew at each character needs a minute. Other processes do not count."""
+    """Milliseconds of this process; a search that starts anew at each character needs a minute."""
     text = part * (100_000 // len(part))
     before = time.process_time()
     clean_text(text)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headgate.cli import output
+from headgate.cli import output, streams
 from headgate.cli.failure import REFUSED, reported
 from headgate.errors import InvalidInputError
 from headgate.lake import Lake
@@ -19,8 +19,8 @@ from headgate.release import __version__
 app = typer.Typer(
     name="headgate",
     help="A transactional lakehouse: any number of writers, any storage, no server.",
-    epilog="LAKE is a path, or a URL: s3://bucket/path, gs://…, az://…. Exit codes: 0 done, 1 refused or "
-    "failed, 2 wrong usage, 3 conflict, 4 outcome unknown.",
+    epilog="LAKE is a path, or a URL: s3://bucket/path, gs://bucket/path, az://container/path. Exit codes: "
+    "0 done, 1 refused or failed, 2 wrong usage, 3 conflict, 4 outcome unknown.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -40,7 +40,7 @@ StoreOptions = Annotated[
 
 def main() -> None:
     """The entry point of the `headgate` command."""
-    app()
+    sys.exit(streams.run(app))
 
 
 def _options(given: list[str] | None) -> dict[str, str]:
@@ -92,7 +92,7 @@ def init(
             output.print_json(output.lake_json(lake) | found)
             return
         output.print_report(reports[0])
-        output.console().print(f"made a lake at {lake.place} with the strategy {lake.strategy}")
+        output.say(f"made a lake at {lake.place} with the strategy {lake.strategy}")
 
 
 @app.command(epilog="Example: headgate tables ./lake")
@@ -107,7 +107,8 @@ def tables(
     """List the tables, with their rows, files and bytes."""
     with reported(as_json=json):
         lake = Lake.open(place, options=_options(option))
-        shown = [output.table_json(lake, name, version) for name in lake.tables(version=version)]
+        seen = lake.version if version is None else version
+        shown = [output.table_json(lake, name, seen) for name in lake.tables(version=seen)]
         if json:
             output.print_json(shown)
         else:
@@ -136,7 +137,8 @@ def log(
         output.print_rows(f"{lake.place}, version {lake.version}", output.LOG_COLUMNS, rows)
         left = entries[-1].version - 1 if entries else 0
         if left and sys.stdout.isatty():
-            output.console().print(f"{left} older: headgate log {place} --before {entries[-1].version}")
+            older = output.command_line("log", place, "--before", str(entries[-1].version))
+            output.say(f"{left} older: {older}")
 
 
 @app.command(epilog="Example: headgate show ./lake --version 3")
@@ -150,7 +152,7 @@ def show(
     with reported(as_json=json):
         lake = Lake.open(place, options=_options(option))
         if version is not None:
-            lake.at(version)  # says which versions exist if this one does not
+            lake.at(version)  # says which versions there are if this one is not among them
             output.print_json(lake.log(limit=1, before=version + 1)[0].record)
         elif json:
             output.print_json(output.lake_json(lake))
@@ -165,6 +167,14 @@ def doctor(
         str | None,
         typer.Option(help="Change the lake to this strategy, if it is safe; writers may be running."),
     ] = None,
+    resolve: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TXID",
+            help="Settle what became of this transaction, and do nothing else: it was committed, or is "
+            "cancelled for ever.",
+        ),
+    ] = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -173,11 +183,16 @@ def doctor(
     Exits with 1 if the strategy that the lake uses is not.
     """
     with reported(as_json=json):
+        if resolve is not None and switch_to is not None:
+            raise InvalidInputError("--resolve and --switch-to do not go together", "run one after the other")
         lake = Lake.open(place, options=_options(option))
+        if resolve is not None:
+            _resolve(lake, resolve, json=json)
+            return
         if switch_to is not None:
             result = lake.change_strategy(switch_to, args=["headgate", "doctor", "--switch-to", switch_to])
             if not json:
-                output.console().print(f"version {result.version}: from now on {switch_to}")
+                output.say(f"version {result.version}: from now on {switch_to}")
         diagnosis = lake.doctor()
         if json:
             output.print_json(output.diagnosis_json(diagnosis))
@@ -186,6 +201,14 @@ def doctor(
             output.print_rows("What that means", output.VERDICT_COLUMNS, output.verdict_rows(diagnosis))
     if not diagnosis.safe:
         raise typer.Exit(REFUSED)
+
+
+def _resolve(lake: Lake, txid: str, *, json: bool) -> None:
+    resolution = lake.resolve(txid)
+    if json:
+        output.print_json(output.resolution_json(resolution))
+    else:
+        output.say(output.resolution_text(resolution))
 
 
 @app.command(epilog="Example: headgate demo --dir ./demo-lake")
@@ -199,4 +222,8 @@ def demo(
     from headgate.demo import story
 
     with reported(as_json=False):
-        story.tell(directory or Path(tempfile.mkdtemp(prefix="headgate-demo-")), output.console())
+        place = directory or Path(tempfile.mkdtemp(prefix="headgate-demo-"))
+        story.tell(place, output.console())
+        output.console().print("[bold]Try next[/bold]")
+        for command in ("log", "show", "doctor"):
+            output.say(f"  {output.command_line(command, str(place))}")

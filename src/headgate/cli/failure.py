@@ -7,16 +7,23 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from headgate.errors import CommitUnknownError, ConflictError, HeadgateError
+from headgate.cli.output import visible
+from headgate.errors import CommitUnknownError, ConflictError, HeadgateError, InvalidInputError
 
 REFUSED, USAGE, CONFLICT, UNKNOWN, INTERRUPTED = 1, 2, 3, 4, 130
 
 
 def exit_code(error: HeadgateError) -> int:
     """0 is success, 1 refused or failed, 2 wrong usage, 3 a conflict, 4 an unknown outcome."""
-    if isinstance(error, ConflictError):
-        return CONFLICT
-    return UNKNOWN if isinstance(error, CommitUnknownError) else REFUSED
+    match error:
+        case ConflictError():
+            return CONFLICT
+        case CommitUnknownError():
+            return UNKNOWN
+        case InvalidInputError():
+            return USAGE
+        case _:
+            return REFUSED
 
 
 @contextmanager
@@ -25,19 +32,26 @@ def reported(*, as_json: bool) -> Iterator[None]:
     try:
         yield
     except HeadgateError as error:
-        sys.stderr.write(_as_json(error) if as_json else f"headgate: {error}\n")
+        sys.stderr.write(error_json(error) if as_json else f"headgate: {_lines(str(error))}\n")
         raise SystemExit(exit_code(error)) from error
     except KeyboardInterrupt as interrupt:
-        sys.stderr.write("\nheadgate: interrupted; what was not yet committed is not visible to anybody\n")
-        raise SystemExit(INTERRUPTED) from interrupt
-    except BrokenPipeError:
-        # The reader of our output went away, as `head` does. Nothing is left to be said to it.
-        sys.stderr.close()
-        raise SystemExit(0) from None
+        # A transaction that may have been decided has left a note that says how to find out.
+        notes: list[str] = getattr(interrupt, "__notes__", [])
+        said = "; ".join(notes) or "what was not yet committed is not visible to anybody"
+        sys.stderr.write(f"\nheadgate: interrupted; {_lines(said)}\n")
+        raise SystemExit(UNKNOWN if notes else INTERRUPTED) from interrupt
 
 
-def _as_json(error: HeadgateError) -> str:
-    fields = {"kind": error.kind, "problem": error.problem, "next_step": error.next_step}
+def _lines(text: str) -> str:
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def error_json(error: HeadgateError) -> str:
+    fields: dict[str, str | int] = {
+        "kind": error.kind,
+        "problem": error.problem,
+        "next_step": error.next_step,
+    }
     if isinstance(error, CommitUnknownError):
-        fields |= {"version": str(error.version), "txid": error.txid}
+        fields |= {"version": error.version, "txid": error.txid}
     return json.dumps({"error": fields}) + "\n"

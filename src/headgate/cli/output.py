@@ -3,21 +3,60 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headgate.lake import Diagnosis, Lake, LogEntry
+from headgate.lake import Diagnosis, Lake, LakeView, LogEntry, Resolution
 from headgate.model.probe import ProbeReport
 
 
 def console() -> Console:
     """Colours and boxes on a terminal only; no wrapping in a pipe."""
     return Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+
+
+_BIDIRECTIONAL = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that make a terminal show text in another order than it has."""
+
+
+def visible(text: str) -> str:
+    """`text` as one line that can do nothing to a terminal: control characters are written as escapes.
+
+    What people print may come from storage, where anybody who can write to the lake put it.
+    """
+    return "".join(_escaped(character) if _controls(character) else character for character in text)
+
+
+def _controls(character: str) -> bool:
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in _BIDIRECTIONAL
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def say(text: str) -> None:
+    """One line for people."""
+    console().print(Text(visible(text)))
+
+
+def command_line(*words: str) -> str:
+    """A command of this program for people to type: by its name if that is on the PATH, else by its path."""
+    started_by = Path(sys.argv[0])
+    found = shutil.which("headgate")
+    by_name = found is not None and Path(found).resolve() == started_by.resolve()
+    # Started by other means than the script, as from Python: then nothing better than the name is known.
+    program = "headgate" if by_name or not started_by.is_file() else str(started_by)
+    return shlex.join([program, *words])
 
 
 def print_json(value: Any) -> None:
@@ -29,13 +68,15 @@ def print_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     """A table on a terminal; lines with tabs in a pipe, headed by the column names."""
     if not sys.stdout.isatty():
         for row in (columns, *rows):
-            sys.stdout.write("\t".join(cell.replace("\t", " ").replace("\n", " ") for cell in row) + "\n")
+            sys.stdout.write("\t".join(map(visible, row)) + "\n")
         return
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold cyan")
+    table = Table(
+        title=Text(visible(title)), title_justify="left", title_style="bold", header_style="bold cyan"
+    )
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(visible(cell)) for cell in row))
     console().print(table)
 
 
@@ -43,8 +84,9 @@ def print_fields(title: str, fields: Mapping[str, str]) -> None:
     """Names and values, one a line."""
     out = console()
     out.print(Text(title, style="bold"))
-    width = max(map(len, fields))
-    for name, value in fields.items():
+    shown = {visible(name): visible(value) for name, value in fields.items()}
+    width = max(map(len, shown))
+    for name, value in shown.items():
         out.print(Text.assemble("  ", (name.ljust(width), "cyan"), "  ", value))
 
 
@@ -76,9 +118,9 @@ def _change_text(entry: LogEntry) -> str:
 LOG_COLUMNS = ("version", "committed (UTC)", "kind", "by", "change", "args")
 
 
-def table_json(lake: Lake, name: str, version: int | None) -> dict[str, Any]:
-    """A table for programs."""
-    table = lake.table(name) if version is None else lake.table(name, version=version)
+def table_json(lake: Lake, name: str, version: int) -> dict[str, Any]:
+    """A table at a version, for programs."""
+    table = lake.table(name, version=version)
     files = table.files()
     return {
         "name": name,
@@ -101,36 +143,52 @@ def table_row(table: dict[str, Any]) -> tuple[str, ...]:
 
 
 def lake_json(lake: Lake) -> dict[str, Any]:
-    """The lake for programs."""
-    last = lake.log(limit=1)
+    """The lake for programs, all of it at one version."""
+    last, view = _newest(lake)
     return {
         "place": lake.place,
         "id": lake.id,
         "created_at": lake.created_at,
-        "version": lake.version,
-        "strategy": lake.strategy,
+        "version": view.version,
+        "strategy": view.strategy,
         "divisor": lake.divisor,
-        "properties": dict(lake.properties),
-        "last_commit": last[0].record if last else None,
+        "properties": dict(view.properties),
+        "last_commit": None if last is None else last.record,
     }
 
 
 def lake_fields(lake: Lake) -> dict[str, str]:
-    """The lake for people."""
-    last = lake.log(limit=1)
+    """The lake for people, all of it at one version."""
+    last, view = _newest(lake)
     fields = {
         "place": lake.place,
         "id": lake.id,
         "created": f"{lake.created_at:%Y-%m-%d %H:%M:%S} UTC",
-        "version": str(lake.version),
-        "strategy": lake.strategy,
+        "version": str(view.version),
+        "strategy": view.strategy,
         "divisor": str(lake.divisor),
     }
-    if last:
-        fields["last commit"] = (
-            f"{last[0].committed_at:%Y-%m-%d %H:%M:%S} UTC by {last[0].user}@{last[0].host}"
-        )
-    return fields | {f"property {name}": value for name, value in sorted(lake.properties.items())}
+    if last is not None:
+        fields["last commit"] = f"{last.committed_at:%Y-%m-%d %H:%M:%S} UTC by {last.user}@{last.host}"
+    return fields | {f"property {name}": value for name, value in sorted(view.properties.items())}
+
+
+def _newest(lake: Lake) -> tuple[LogEntry | None, LakeView]:
+    """The newest commit, and the lake as it left it: whatever others commit meanwhile."""
+    entries = lake.log(limit=1)
+    last = entries[0] if entries else None
+    return last, lake.at(0 if last is None else last.version)
+
+
+def resolution_text(resolution: Resolution) -> str:
+    """What became of a transaction, for people."""
+    if resolution.committed:
+        return f"transaction {resolution.txid} was committed as version {resolution.version}"
+    return f"transaction {resolution.txid} was not committed, and never will be: the work can be run again"
+
+
+def resolution_json(resolution: Resolution) -> dict[str, Any]:
+    return {"txid": resolution.txid, "committed": resolution.committed, "version": resolution.version}
 
 
 def report_rows(report: ProbeReport) -> list[tuple[str, ...]]:
@@ -157,7 +215,7 @@ def print_report(report: ProbeReport) -> None:
     """What a probe found, and what it could not remove."""
     print_rows("What the storage promises", REPORT_COLUMNS, report_rows(report))
     if report.left:
-        console().print(
+        say(
             f"{len(report.left)} objects of the probe could not be removed; they do no harm and may be "
             f"deleted: {report.left[0]}{', …' if len(report.left) > 1 else ''}"
         )

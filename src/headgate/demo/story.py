@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from headgate.errors import InternalError
@@ -32,6 +33,19 @@ class DemoWriter:
     process: subprocess.Popen[str]
     told: list[tuple[int, str]] = field(default_factory=list)
 
+    def wait_until_ready(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.readline()
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.close()
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
     def read(self, on_commit: Callable[[DemoWriter], None]) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
@@ -39,6 +53,7 @@ class DemoWriter:
             if len(txid) == 32:
                 self.told.append((int(version), txid))
                 on_commit(self)
+        self.process.stdout.close()
 
 
 def tell(directory: Path, console: Console) -> None:
@@ -53,9 +68,6 @@ def tell(directory: Path, console: Console) -> None:
         f"\nEvery commit that a process was told of is in the log once; versions 1 to {lake.version} have no "
         "gap.\nNobody held a lock, and no server was asked.\n"
     )
-    console.print("[bold]Try next[/bold]")
-    for command in ("log", "show", "doctor"):
-        console.print(f"  headgate {command} {directory}", highlight=False)
 
 
 def _make_lake(directory: Path, console: Console) -> Lake:
@@ -70,8 +82,8 @@ def _make_lake(directory: Path, console: Console) -> Lake:
 
 def _write(directory: Path, console: Console) -> list[DemoWriter]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
-        bars: dict[str, TaskID] = {}
+    with Progress(*columns, console=console) as progress, _writers(directory) as writers:
+        bars = {writer.name: progress.add_task(writer.name, total=COMMITS) for writer in writers}
 
         def on_commit(writer: DemoWriter) -> None:
             progress.advance(bars[writer.name])
@@ -79,28 +91,37 @@ def _write(directory: Path, console: Console) -> list[DemoWriter]:
                 writer.process.send_signal(signal.SIGKILL)
                 progress.update(bars[writer.name], description=f"[red]{writer.name} (killed)[/]")
 
-        writers = [_start(directory, f"writer-{number}") for number in range(1, WRITERS + 1)]
-        for writer in writers:
-            bars[writer.name] = progress.add_task(writer.name, total=COMMITS)
         threads = [threading.Thread(target=writer.read, args=(on_commit,)) for writer in writers]
         for writer, thread in zip(writers, threads, strict=True):
-            assert writer.process.stdin is not None
-            writer.process.stdin.write("go\n")
-            writer.process.stdin.close()
+            writer.go()
             thread.start()
         for writer, thread in zip(writers, threads, strict=True):
             writer.process.wait()
             thread.join()
-            assert writer.process.stdout is not None
-            writer.process.stdout.close()
     return writers
+
+
+@contextmanager
+def _writers(directory: Path) -> Iterator[list[DemoWriter]]:
+    """The processes, all ready. None is left at the end of the block, however it ends."""
+    writers: list[DemoWriter] = []
+    try:
+        for number in range(1, WRITERS + 1):
+            writers.append(_start(directory, f"writer-{number}"))  # noqa: PERF401 — a Ctrl-C stops those so far
+        for writer in writers:
+            writer.wait_until_ready()
+        yield writers
+    finally:
+        for writer in writers:
+            writer.stop()
 
 
 def _start(directory: Path, name: str) -> DemoWriter:
     command = [sys.executable, "-m", "headgate.demo.writer", str(directory), name, str(COMMITS)]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    process.stdout.readline()
+    # Out of reach of the terminal's Ctrl-C: it is for us, and we stop them.
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     return DemoWriter(name, process)
 
 

@@ -1,0 +1,64 @@
+"""Standard output and standard error: any text can be written, and a reader that went away is no failure."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+FAILED = 1
+
+
+def run(command: Callable[[], object]) -> int:
+    """Runs a command that ends with `SystemExit`, writes out what it said, and returns its exit code.
+
+    If the output cannot be written (a full disk) the code is 1, with a message. If nobody reads it any more,
+    as after `| head`, the command ends quietly; a code that it had by then stays.
+    """
+    _prepare()
+    code = 0
+    try:
+        code = _code_of(command)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _give_up(sys.stdout)
+    except OSError as error:
+        _give_up(sys.stdout)
+        sys.stderr.write(f"headgate: cannot write the output: {error.strerror or error}\n")
+        code = code or FAILED
+    return code
+
+
+def _code_of(command: Callable[[], object]) -> int:
+    try:
+        command()
+    except SystemExit as ended:
+        # Typer and rich end the program by themselves when the reader went away, and call it a failure.
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from None
+        return ended.code if isinstance(ended.code, int) else FAILED if ended.code else 0
+    return 0
+
+
+def _prepare() -> None:
+    """Makes both streams take any text: what their encoding lacks is written as an escape."""
+    # A process that was started with a closed stream has none.
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _nowhere() -> io.TextIOWrapper:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+def _give_up(stream: TextIO) -> None:
+    # Python writes out what is left when it ends, and would complain once more.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
