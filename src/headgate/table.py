@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headgate.errors import InvalidInputError
+from headgate.core.arguments import texts
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.data_file import DataFile, Entry, Status
 from headgate.iceberg.loader import TableLoader
@@ -140,11 +140,10 @@ class TableView:
 def _selected(schema: Schema, columns: Sequence[str]) -> Schema:
     from headgate.iceberg.partitions import find_column
 
-    if isinstance(columns, str):
-        raise InvalidInputError("columns is a list of names", f"write [{columns!r}]")
-    for column in columns:
-        find_column(schema, column)
-    return schema.select(*columns)
+    names = texts("columns", columns)
+    for name in names:
+        find_column(schema, name)
+    return schema.select(*names)
 
 
 def _partition_by_name(metadata: TableMetadata, file: DataFile) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from headgate.changes import Changes, NewTable, TableChange
-from headgate.core.arguments import public_properties
+from headgate.core.arguments import public_properties, texts
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.arrow_files import write_rows
@@ -121,7 +121,7 @@ def create(
     parsed = TableName.parse(name)
     _require_free(tx, name)
     columns = schema_of(schema)
-    spec = parse_partition_by(partition_by, columns)
+    spec = parse_partition_by(texts("partition_by", partition_by), columns)
     # The same for every attempt of the transaction, and for no other transaction.
     digest = hashlib.sha256(f"{tx.id}/{parsed}".encode()).digest()
     uuid = str(UUID(bytes=digest[:16], version=4))

@@ -76,6 +76,12 @@ def begin(**arguments: Any) -> Callable[[Any], object]:
         lambda lake: lake.table("sales.orders").set_properties({"api-key": "hunter2"}),
         lambda lake: lake.create_table("sales.more", "id BIGINT", properties={"secret": "hunter2"}),
         lambda lake: lake.create_table("sales.more", "id BIGINT", properties=5),
+        lambda lake: lake.create_table("sales.more", "id BIGINT", partition_by=5),
+        lambda lake: lake.create_table("sales.more", "id BIGINT", partition_by=None),
+        lambda lake: lake.create_table("sales.more", "id BIGINT", partition_by="id"),
+        lambda lake: lake.table("sales.orders").read_arrow(columns=5),
+        lambda lake: lake.table("sales.orders").read_arrow(columns="id"),
+        lambda lake: lake.table("sales.orders").read_arrow(columns=[5]),
         lambda lake: lake.change_strategy([]),
     ],
 )
