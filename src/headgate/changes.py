@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headgate.core.conflict import Footprint, TableFootprint
 from headgate.iceberg.data_file import DataFile
 from headgate.model.identifiers import TxId
-from headgate.model.record import PropertyChange
+from headgate.model.record import PropertyChange, TagChange
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableRef
 
@@ -72,12 +72,13 @@ class Changes:
     """What a transaction is to change. Empty changes are refused."""
 
     properties: PropertyChange = field(default_factory=PropertyChange)
+    tags: TagChange = field(default_factory=TagChange)
     tables: Mapping[str, TableChange] = field(default_factory=dict)
     strategy: StrategyName | None = None
     cancels: tuple[TxId, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.properties or self.tables or self.strategy or self.cancels)
+        return bool(self.properties or self.tags or self.tables or self.strategy or self.cancels)
 
     @property
     def kind(self) -> str:
@@ -92,6 +93,7 @@ class Changes:
         return Footprint(
             txid=txid,
             properties=self.properties,
+            tag_names=self.tags.names(),
             tables=tuple(change.footprint() for change in self.tables.values()),
             strategy_change=self.strategy is not None,
             cancels=frozenset(self.cancels),

@@ -31,6 +31,7 @@ class Footprint:
 
     txid: TxId
     properties: PropertyChange
+    tag_names: frozenset[str] = frozenset()
     tables: tuple[TableFootprint, ...] = ()
     strategy_change: bool = False
     cancels: frozenset[TxId] = frozenset()
@@ -64,6 +65,11 @@ class Rule:
 def _same_property(ours: Footprint, other: Record) -> str | None:
     names = sorted(ours.properties.names() & other.lake_properties.names())
     return f"both change the lake properties {', '.join(names)}" if names else None
+
+
+def _same_tag(ours: Footprint, other: Record) -> str | None:
+    names = sorted(ours.tag_names & other.tags.names())
+    return f"both change the tags {', '.join(names)}" if names else None
 
 
 def _cancelled(ours: Footprint, other: Record) -> str | None:
@@ -118,6 +124,7 @@ MATRIX: tuple[Rule, ...] = (
     Rule(27, "overwrite against overwrite", _both_replace),
     Rule(31, "property change against property change", _same_property),
     Rule(31, "table property change against table property change", _same_table_property),
+    Rule(31, "tag against tag", _same_tag),
     Rule(31, "strategy change against strategy change", _both_switch),
     Rule(36, "cancelled by a record", _cancelled, rerun_helps=False),
     Rule(36, "cancelling a committed transaction", _too_late_to_cancel, rerun_helps=False),

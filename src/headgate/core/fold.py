@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.model.identifiers import GENESIS
+from headgate.model.identifiers import GENESIS, Version
 from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
 from headgate.model.record import Record
@@ -32,6 +32,8 @@ def apply(state: LakeState, record: Record, record_bytes: bytes) -> LakeState:
         properties=_properties(state, record),
         tables=_tables(state, record),
         apps=_apps(state, record),
+        tags=_tags(state, record),
+        committed_at=record.committed_at,
         cancelled=state.cancelled
         if not record.cancels
         else {**state.cancelled, **dict.fromkeys(record.cancels, record.version)},
@@ -45,6 +47,13 @@ def _properties(state: LakeState, record: Record) -> Mapping[str, str]:
         return state.properties
     kept = {name: value for name, value in state.properties.items() if name not in change.removed}
     return {**kept, **change.set}
+
+
+def _tags(state: LakeState, record: Record) -> Mapping[str, Version]:
+    change = record.tags
+    if not change:
+        return state.tags
+    return {**{name: at for name, at in state.tags.items() if name not in change.removed}, **change.set}
 
 
 def _tables(state: LakeState, record: Record) -> Mapping[str, TableRef]:

@@ -95,6 +95,34 @@ class PropertyChange:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TagChange:
+    """Tags to set, each to a version, and to remove."""
+
+    set: Mapping[str, Version] = field(default_factory=dict)
+    removed: frozenset[str] = frozenset()
+    unknown: Mapping[str, Json] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.set or self.removed or self.unknown)
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self.set) | self.removed
+
+    def to_json(self) -> dict[str, Json]:
+        versions: dict[str, Json] = {name: version.number for name, version in self.set.items()}
+        return {**self.unknown, "set": versions, "removed": [*sorted(self.removed)]}
+
+    @classmethod
+    def from_json(cls, source: JsonObject) -> TagChange:
+        versions = source.object("set")
+        return cls(
+            {name: versions.version(name) for name in versions.fields},
+            frozenset(source.texts("removed")),
+            source.unknown("set", "removed"),
+        )
+
+
 KNOWN_FIELDS = (
     "format",
     "needs_release",
@@ -109,6 +137,7 @@ KNOWN_FIELDS = (
     "base",
     "attempts",
     "lake_properties",
+    "tags",
     "tables",
     "paths",
     "cancels",
@@ -123,7 +152,8 @@ class Record:
 
     `previous` is the digest of the bytes of the record before; `next_strategy` (text, for the sake of
     names that this release does not know) says how the version after this one is claimed. Times are for
-    people: no decision uses them.
+    people: no decision uses them. `committed_at` never goes back from one version to the next, whatever the
+    clocks of the writers say, so a version can be found by time.
     """
 
     version: Version
@@ -138,6 +168,7 @@ class Record:
     next_strategy: str
     app: AppBatch | None = None
     lake_properties: PropertyChange = field(default_factory=PropertyChange)
+    tags: TagChange = field(default_factory=TagChange)
     tables: tuple[TableCommit, ...] = ()
     paths: Mapping[str, PathChange] = field(default_factory=dict)
     cancels: tuple[TxId, ...] = ()
@@ -165,6 +196,8 @@ class Record:
             fields["app"] = self.app.to_json()
         if self.lake_properties:
             fields["lake_properties"] = self.lake_properties.to_json()
+        if self.tags:
+            fields["tags"] = self.tags.to_json()
         if self.tables:
             fields["tables"] = [table.to_json() for table in self.tables]
         if self.paths:
@@ -187,6 +220,7 @@ class Record:
             raise CorruptLakeError(f"{source.origin} says it is version {source.number('version')}")
         app = source.optional_object("app")
         changed = source.optional_object("lake_properties")
+        tags = source.optional_object("tags")
         return cls(
             version=version,
             txid=_txid(source, source.text("txid")),
@@ -200,6 +234,7 @@ class Record:
             next_strategy=source.text("next_strategy"),
             app=None if app is None else AppBatch.from_json(app),
             lake_properties=PropertyChange() if changed is None else PropertyChange.from_json(changed),
+            tags=TagChange() if tags is None else TagChange.from_json(tags),
             tables=tuple(TableCommit.from_json(table) for table in source.objects("tables")),
             paths={path: PathChange.from_json(inside) for path, inside in source.objects_by_name("paths")},
             cancels=tuple(_txid(source, text) for text in source.texts("cancels")),

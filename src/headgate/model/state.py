@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version, is_txid
-from headgate.model.json_object import Json, JsonObject, digest, encode
+from headgate.model.json_object import Json, JsonObject, digest, encode, timestamp
 from headgate.model.table import TableRef
 
 CHECKPOINT_FORMAT = 1
@@ -26,6 +27,7 @@ class LakeState:
     """Everything that a commit on top of `version` must know, in a size that does not grow with versions.
 
     `digest` is that of the record of `version`; `identity` that of record 0, which says whose log this is.
+    `committed_at` is the time that the record carries; None before the first one.
     """
 
     version: Version
@@ -36,6 +38,8 @@ class LakeState:
     tables: Mapping[str, TableRef] = field(default_factory=dict)
     apps: Mapping[str, AppProgress] = field(default_factory=dict)
     cancelled: Mapping[TxId, Version] = field(default_factory=dict)
+    tags: Mapping[str, Version] = field(default_factory=dict)
+    committed_at: datetime | None = None
 
     def encode(self) -> bytes:
         """The checkpoint of this state: the same bytes whoever writes it."""
@@ -53,7 +57,10 @@ class LakeState:
             "tables": {name: table.to_json() for name, table in self.tables.items()},
             "apps": apps,
             "cancelled": {txid.text: version.number for txid, version in self.cancelled.items()},
+            "tags": {name: version.number for name, version in self.tags.items()},
         }
+        if self.committed_at is not None:
+            fields["committed_at"] = timestamp(self.committed_at)
         return encode({**fields, "checksum": digest(encode(fields))})
 
     @classmethod
@@ -74,6 +81,7 @@ class LakeState:
         for text in cancelled.fields:
             if not is_txid(text):
                 raise CorruptLakeError(f"{cancelled.origin}: {text[:80]!r} is not a transaction id")
+        tags = source.object("tags")
         return cls(
             version=version,
             digest=source.text("digest"),
@@ -86,6 +94,8 @@ class LakeState:
                 for app, inside in source.objects_by_name("apps")
             },
             cancelled={TxId(text): cancelled.version(text) for text in cancelled.fields},
+            tags={name: tags.version(name) for name in tags.fields},
+            committed_at=source.moment("committed_at") if "committed_at" in source.fields else None,
         )
 
 
