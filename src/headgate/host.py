@@ -15,9 +15,10 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
 
+from headgate.forks import renew_after_fork
 from headgate.model.identifiers import TxId
 
 T = TypeVar("T")
@@ -69,33 +70,58 @@ class _Workers:
 
     Built on queues without locks in Python: a Ctrl-C inside the pools of the standard library can leave one
     of their locks taken for ever, and the next request, or the end of the process, would wait for it.
+
+    Where no thread can be started (at the end of the process, or at a limit of the system) the caller does
+    the work itself.
     """
 
     def __init__(self) -> None:
-        self.process = os.getpid()
         self._tasks: SimpleQueue[tuple[int, Callable[[], Any], SimpleQueue[tuple[int, Any]]]] = SimpleQueue()
-        self._threads = 0
+        self._threads: list[threading.Thread] = []
 
     def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         answers: SimpleQueue[tuple[int, Any]] = SimpleQueue()
         for number, task in enumerate(tasks):
             self._tasks.put((number, task, answers))
-        while self._threads < min(REQUESTS_AT_ONCE, max(len(tasks), self._tasks.qsize())):
-            self._threads += 1
-            threading.Thread(target=self._work, name=f"headgate-{self._threads}", daemon=True).start()
+        if not self._staffed(min(REQUESTS_AT_ONCE, max(len(tasks), self._tasks.qsize()))):
+            self._empty_the_queue()
         finished = dict(answers.get() for _ in tasks)
         for number in range(len(tasks)):
             if isinstance(finished[number], _Raised):
                 raise finished[number].error
         return [finished[number] for number in range(len(tasks))]
 
+    def _staffed(self, wanted: int) -> bool:
+        """Starts threads until there are as many as wanted; False if the system does not let us."""
+        while len(self._threads) < wanted:
+            name = f"headgate-{len(self._threads) + 1}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            # Counted after it runs: a Ctrl-C in between leaves one thread too many, never one too few.
+            self._threads.append(thread)
+        return True
+
     def _work(self) -> None:
         while True:
-            number, task, answers = self._tasks.get()
+            _carry_out(*self._tasks.get())
+
+    def _empty_the_queue(self) -> None:
+        while True:
             try:
-                answers.put((number, task()))
-            except BaseException as error:  # noqa: BLE001 — raised again by whoever asked
-                answers.put((number, _Raised(error)))
+                waiting = self._tasks.get_nowait()
+            except Empty:
+                return
+            _carry_out(*waiting)
+
+
+def _carry_out(number: int, task: Callable[[], Any], answers: SimpleQueue[tuple[int, Any]]) -> None:
+    try:
+        answers.put((number, task()))
+    except BaseException as error:  # noqa: BLE001 — raised again by whoever asked
+        answers.put((number, _Raised(error)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +134,10 @@ class SystemHost:
 
     def __init__(self) -> None:
         self._workers = _Workers()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._workers = _Workers()  # threads do not survive a fork
 
     def now(self) -> datetime:
         return datetime.now(UTC)
@@ -127,8 +157,6 @@ class SystemHost:
     def together(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         if len(tasks) <= 1:
             return [task() for task in tasks]
-        if self._workers.process != os.getpid():
-            self._workers = _Workers()  # threads do not survive a fork, so a child makes its own
         return self._workers.run(tasks)
 
     def user(self) -> str:

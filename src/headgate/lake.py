@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from headgate.commit.strategy import clean_up, known_strategy
 from headgate.core.arguments import version_number, whole_number
 from headgate.core.choice import Verdict, choose, parse_strategy, require_for_init, verdicts
 from headgate.core.fold import empty_state
-from headgate.core.retry import RetryPolicy, delay_seconds
+from headgate.core.retry import Effort, RetryPolicy, delay_seconds
 from headgate.errors import HeadgateError, InvalidInputError
 from headgate.host import SYSTEM, Host
 from headgate.model.identifiers import TxId, is_txid
@@ -37,6 +37,7 @@ from headgate.transaction import (
     CommitResult,
     Transaction,
     TransactionConflictError,
+    gave_up,
     make_envelope,
 )
 
@@ -182,7 +183,7 @@ class Lake:
     @property
     def place(self) -> str:
         """Where the lake is, without credentials."""
-        return self._log.driver.store.describe()
+        return self._driver.store.describe()
 
     @property
     def id(self) -> str:
@@ -235,7 +236,7 @@ class Lake:
 
     def doctor(self) -> Diagnosis:
         """Tries out the storage again, and judges every strategy by what it finds."""
-        report = probe(self._log.driver.store, self._log.driver.host)
+        report = probe(self._driver.store, self._driver.host)
         return Diagnosis(self.place, self.strategy, report, verdicts(report))
 
     # --- tables --------------------------------------------------------------------------------------------
@@ -250,7 +251,7 @@ class Lake:
         """The table of this name; `NotFoundError` names the nearest ones. With `version`, as it was then."""
         from headgate.table import Table
 
-        self.table_ref(name, version)
+        self._table_ref(name, version)
         return Table(self, name, version)
 
     def create_table(
@@ -266,30 +267,20 @@ class Lake:
 
         `partition_by` takes columns and Iceberg's transforms: `["day(ts)", "bucket(8, customer)"]`.
         """
-        self._refreshed()
-        self.run(
+        self._run(
             args,
             lambda tx: tx.create_table(name, schema, partition_by=partition_by, properties=properties),
+            self._refreshed(),
         )
         return self.table(name)
 
     def drop_table(self, name: str, *, args: Sequence[str] = ()) -> CommitResult:
         """Drops a table, in a transaction of its own. Its files stay until they are vacuumed."""
-        self._refreshed()
-        return self.run(args, lambda tx: tx.drop_table(name))
+        return self._run(args, lambda tx: tx.drop_table(name), self._refreshed())
 
     def rename_table(self, name: str, to: str, *, args: Sequence[str] = ()) -> CommitResult:
         """Gives a table another name, in a transaction of its own."""
-        self._refreshed()
-        return self.run(args, lambda tx: tx.rename_table(name, to))
-
-    def table_ref(self, name: str, version: int | None = None) -> TableRef:
-        """Where the metadata of a table lies, now or at a version."""
-        from headgate.writing import found
-
-        state = self._refreshed() if version is None else self._state_at(version)
-        ref: TableRef = found(state, name)
-        return ref
+        return self._run(args, lambda tx: tx.rename_table(name, to), self._refreshed())
 
     # --- changing ----------------------------------------------------------------------------------------
 
@@ -308,18 +299,19 @@ class Lake:
         are remarks that are kept with the commit, also without secrets. Use the result in a `with` block, or
         call its `commit`.
         """
-        envelope = make_envelope(self._log.driver.host, args, app, properties)
+        envelope = make_envelope(self._driver.host, args, app, properties)
         policy = _policy(retry, self._retry)
-        self._refreshed()
-        return Transaction(self._log, self.loader, envelope, policy, self._after_commit)
+        return Transaction(
+            self._log, self._table_loader, envelope, policy, self._after_commit, self._refreshed()
+        )
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
         """Sets lake properties, in a transaction of its own that is run again after a conflict."""
-        return self.run(args, lambda tx: tx.set_properties(properties))
+        return self._run(args, lambda tx: tx.set_properties(properties))
 
     def remove_properties(self, *names: str, args: Sequence[str] = ()) -> CommitResult:
         """Removes lake properties, in a transaction of its own that is run again after a conflict."""
-        return self.run(args, lambda tx: tx.remove_properties(*names))
+        return self._run(args, lambda tx: tx.remove_properties(*names))
 
     def change_strategy(self, strategy: str, *, args: Sequence[str] = ()) -> CommitResult:
         """Makes `strategy` the one of all versions after the commit that says so; writers may be running.
@@ -329,28 +321,26 @@ class Lake:
         wanted = parse_strategy(strategy)
         if self.strategy == wanted.value:
             raise InvalidInputError(f"the lake uses the strategy {wanted} already", "nothing to do")
-        choose(probe(self._log.driver.store, self._log.driver.host), wanted, self.place)
-        return self.run(args, lambda tx: tx.choose_strategy(wanted))
+        choose(probe(self._driver.store, self._driver.host), wanted, self.place)
+        return self._run(args, lambda tx: tx.choose_strategy(wanted))
 
-    def resolve(self, txid: str, version: int = 1) -> Resolution:
+    def resolve(self, txid: str) -> Resolution:
         """Settles what became of a transaction whose writer lost the answer, or died.
 
-        If it is in the log, it was committed. Otherwise a record is committed that cancels it, so that it
-        never will be, even if its writer is only asleep. The whole log is searched, newest first, whatever
-        `version` the error named.
+        If it is in the log, which is searched from the newest version down, it was committed. Otherwise a
+        record is committed that cancels it, so that it never will be, even if its writer is only asleep.
         """
         if not isinstance(txid, str) or not is_txid(txid):
             raise InvalidInputError(f"{txid!r} is not a transaction id", "take it from the error or the log")
-        version_number(version)
         newest = self._refreshed()
-        # The whole log, newest first: a wrong answer here would stand for ever.
+        # The whole log: a wrong answer here would stand for ever.
         for record in self._log.records_down(newest, newest.version.number):
             if record.txid.text == txid:
                 return Resolution(txid, record.version.number)
         if TxId(txid) in newest.cancelled:
             return Resolution(txid, None)
         try:
-            self.run((), lambda tx: tx.cancel(TxId(txid)), base=newest)
+            self._run((), lambda tx: tx.cancel(TxId(txid)), newest)
         except TransactionConflictError as error:
             committed = [c.other for c in error.conflicts if c.other.txid.text == txid]
             if not committed:
@@ -358,44 +348,60 @@ class Lake:
             return Resolution(txid, committed[0].version.number)
         return Resolution(txid, None)
 
-    def run(
+    def _run(
         self, args: Sequence[str], change: Callable[[Transaction], object], base: LakeState | None = None
     ) -> CommitResult:
         """Runs `change` in a transaction of its own, and again after a conflict, until it is committed.
 
-        For operations that can be repeated as a whole.
+        For operations that can be repeated as a whole. All runs share the patience of one retry policy; each
+        begins on the state that the one before it has seen.
         """
-        host, attempts, waited = self._log.driver.host, 0, 0.0
-        envelope = make_envelope(host, args, None, None)
+        envelope = make_envelope(self._driver.host, args, None, None)
+        base, effort = base or self._log.newest, Effort()
         for run in range(1, self._retry.attempts + 1):
-            tx = Transaction(self._log, self.loader, envelope, self._retry, self._after_commit, base)
+            tx = Transaction(
+                self._log, self._table_loader, envelope, self._retry, self._after_commit, base, effort
+            )
             change(tx)
             try:
-                result = tx.commit()
+                return tx.commit()
             except TransactionConflictError as error:
-                if not error.rerun_helps or run == self._retry.attempts:
+                if not error.rerun_helps:
                     raise
-                attempts, waited = attempts + tx.attempts, waited + tx.waited_seconds
-                seconds = delay_seconds(self._retry, run, host.chance())
-                host.sleep(seconds)
-                waited += seconds
-            else:
-                return replace(
-                    result, attempts=attempts + result.attempts, waited_seconds=waited + result.waited_seconds
-                )
+                base, effort = tx.reached, tx.effort
+                if run == self._retry.attempts or not effort.left_seconds(self._retry):
+                    raise gave_up(error, run, effort) from error
+                effort = self._wait_for_run(run, effort)
         raise AssertionError("the last run returns or raises")
 
-    def loader(self) -> TableLoader:
+    def _wait_for_run(self, runs: int, effort: Effort) -> Effort:
+        host = self._driver.host
+        delay = delay_seconds(self._retry, runs, host.chance())
+        seconds = min(delay, effort.left_seconds(self._retry))
+        host.sleep(seconds)
+        return effort.waited(seconds).spent(seconds)
+
+    # --- for Table, which stands in the same layer -------------------------------------------------------
+
+    def _table_ref(self, name: str, version: int | None = None) -> TableRef:
+        """Where the metadata of a table lies, now or at a version."""
+        from headgate.writing import found
+
+        state = self._refreshed() if version is None else self._state_at(version)
+        ref: TableRef = found(state, name)
+        return ref
+
+    def _table_loader(self) -> TableLoader:
         """Reads the metadata of tables, each object once."""
         # Made when first needed: loading pyiceberg takes longer than most commands that need no table.
         if self._loader is None:
             from headgate.iceberg.loader import TableLoader
 
-            self._loader = TableLoader(self._log.driver)
+            self._loader = TableLoader(self._driver)
         return self._loader
 
     @property
-    def driver(self) -> Driver:
+    def _driver(self) -> Driver:
         """What performs requests on the storage of this lake."""
         return self._log.driver
 
@@ -426,12 +432,12 @@ class Lake:
         return tuple(postponed)
 
     def _publish(self, table: TableCommit) -> None:
-        publish(self.driver, table.table, lambda: self._refreshed().tables.get(table.name))
+        publish(self._driver, table.table, lambda: self._refreshed().tables.get(table.name))
 
     def _checkpoint(self, state: LakeState) -> None:
         passed_boundary = self._checkpoints.write_due(state.version)
         if passed_boundary and known_strategy(state.next_strategy) is StrategyName.FILETRACKER:
-            cleaned = clean_up(self._log.driver)
+            cleaned = clean_up(self._driver)
             if cleaned.error is not None:
                 raise cleaned.error
 

@@ -70,22 +70,22 @@ class Table:
 
     def append(self, rows: pa.Table, *, args: Sequence[str] = ()) -> CommitResult:
         """Adds rows, in a transaction of its own."""
-        return self._lake.run(args, lambda tx: tx.table(self.name).append(rows))
+        return self._lake._run(args, lambda tx: tx.table(self.name).append(rows))
 
     def overwrite(self, rows: pa.Table, *, args: Sequence[str] = ()) -> CommitResult:
         """Replaces all rows that the table has now, in a transaction of its own."""
-        return self._lake.run(args, lambda tx: tx.table(self.name).overwrite(rows))
+        return self._lake._run(args, lambda tx: tx.table(self.name).overwrite(rows))
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
         """Sets table properties, in a transaction of its own."""
-        return self._lake.run(args, lambda tx: tx.table(self.name).set_properties(properties))
+        return self._lake._run(args, lambda tx: tx.table(self.name).set_properties(properties))
 
     def read_arrow(self, *, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
         """All rows, without starting a JVM: for small tables. `version`: as it was then."""
         view = self._view(version)
         schema = view.metadata.schema if columns is None else _selected(view.metadata.schema, columns)
         files = [file.file for file in view.live_entries()]
-        return read_rows(self._lake.driver, view.loader, files, schema)
+        return read_rows(self._lake._driver, view.loader, files, schema)
 
     def read(
         self,
@@ -99,7 +99,7 @@ class Table:
 
         view = self._view(version)
         schema = view.metadata.schema if columns is None else _selected(view.metadata.schema, columns)
-        return read_files(self._lake.driver, spark, [entry.file for entry in view.live_entries()], schema)
+        return read_files(self._lake._driver, spark, [entry.file for entry in view.live_entries()], schema)
 
     def files(self, *, version: int | None = None) -> tuple[TableFile, ...]:
         """The data files, oldest first."""
@@ -118,7 +118,7 @@ class Table:
 
     def _view(self, version: int | None = None) -> TableView:
         wanted = self._version if version is None else version
-        return TableView(self._lake.loader(), self._lake.table_ref(self.name, wanted))
+        return TableView(self._lake._table_loader(), self._lake._table_ref(self.name, wanted))
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headgate.changes import Changes, TableChange
-from headgate.commit.driver import Driver
+from headgate.commit.driver import Driver, Waiting
 from headgate.commit.log import CommitLog, Progress
-from headgate.commit.outcome import Committed, Lost, Unknown
+from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
 from headgate.core.arguments import app_batch, public_properties, text_by_name, texts
 from headgate.core.conflict import Conflict, find_conflicts
-from headgate.core.retry import RetryPolicy, delay_seconds, read_ahead
+from headgate.core.retry import Effort, RetryPolicy, delay_seconds, read_ahead
 from headgate.core.secrets import without_secret_values, without_secrets
 from headgate.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError
+from headgate.forks import renew_after_fork
 from headgate.host import Host
 from headgate.model.identifiers import TxId, Version
 from headgate.model.record import AppBatch, Command, PropertyChange, Record
@@ -38,14 +39,22 @@ if TYPE_CHECKING:
     from headgate.writing import TableWriter
 
 
+NOTHING_SPENT = Effort()
+
+
 @dataclass(frozen=True, slots=True)
 class CommitResult:
     """What became of a transaction.
 
     `attempts` counts the versions that were tried, over all runs of the operation; `waited_seconds` is the
-    time lost to other writers. `already_committed`: an earlier transaction had done the same batch of the
-    same application, and nothing was written. `postponed` names work that was due after the commit and
-    failed; the next writer does it. The commit itself is not affected.
+    time lost to other writers. `postponed` names work that was due after the commit and failed; the next
+    writer does it. The commit itself is not affected.
+
+    `already_committed`: the application had committed this batch, or a later one, before. Nothing was
+    written, and `txid`, that of this transaction, stands nowhere in the log. The lake remembers only the
+    newest batch of each application: `version` is the one that committed it, and `newest_batch` is its
+    number. So `version` is that of the repeated batch itself if `newest_batch` is its number; if it is
+    higher, all that can be said is that nothing of this batch is missing at `version`.
     """
 
     version: int
@@ -53,6 +62,7 @@ class CommitResult:
     attempts: int
     waited_seconds: float = 0.0
     already_committed: bool = False
+    newest_batch: int | None = None
     postponed: tuple[str, ...] = ()
     hook_failures: tuple[str, ...] = ()
 
@@ -121,7 +131,8 @@ class Transaction:
         envelope: Envelope,
         retry: RetryPolicy,
         after_commit: AfterCommit,
-        base: LakeState | None = None,
+        base: LakeState,
+        effort: Effort = NOTHING_SPENT,
     ) -> None:
         self._log = log
         self._loader = loader
@@ -130,16 +141,21 @@ class Transaction:
         self._retry = retry
         self._after_commit = after_commit
         self._txid = self._host.new_txid()
-        self._base = log.newest if base is None else base
-        self._state = self._base
+        self._base = base
+        self._state = base
         self._unchecked: tuple[Record, ...] = ()
         self._changes = Changes()
         self._stage = Stage.OPEN
         self._offered: _Offer | None = None
         self._committed_tables: tuple[TableCommit, ...] = ()
-        self._attempts = 0
-        self._waited = 0.0
+        self._effort = effort
+        self._patience_seconds = effort.left_seconds(retry)
         self._result: CommitResult | None = None
+        self._one_at_a_time = threading.Lock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        # A commit that another thread of the parent was in is the parent's; here it is not yet settled.
         self._one_at_a_time = threading.Lock()
 
     @property
@@ -148,14 +164,14 @@ class Transaction:
         return self._txid.text
 
     @property
-    def attempts(self) -> int:
-        """How many versions were tried so far."""
-        return self._attempts
+    def effort(self) -> Effort:
+        """What it has cost so far, with earlier runs of the same operation."""
+        return self._effort
 
     @property
-    def waited_seconds(self) -> float:
-        """The time spent so far to let other writers pass."""
-        return self._waited
+    def reached(self) -> LakeState:
+        """The newest state that this transaction has seen."""
+        return self._state
 
     @property
     def result(self) -> CommitResult:
@@ -242,7 +258,7 @@ class Transaction:
 
         Atomic. After a `ConflictError` or `StorageError` nothing has changed and the transaction is over.
         After a `CommitUnknownError`, or if the process was interrupted inside, calling it again settles what
-        happened and never commits twice.
+        happened and never commits twice. Each call has the whole patience of the retry policy.
         """
         with self._one_at_a_time:
             try:
@@ -260,67 +276,89 @@ class Transaction:
         )
 
     def _commit_once(self) -> CommitResult:
-        if self._stage is Stage.COMMITTED:
-            return self.result
+        if self._result is not None:
+            self._end(self._result)  # again: a Ctrl-C may have come between its steps
+            return self._result
         if self._stage is Stage.ABORTED:
             self._require_open()
         if not self._changes:
             raise InvalidInputError(
                 "there is nothing to commit: the transaction changes nothing", "change something, or abort"
             )
+        started = self._host.elapsed()
         try:
-            result = self._commit()
+            result = self._commit(started + self._patience_seconds)
         except BaseException:
             # What was offered and not answered stays unsettled; everything else is over.
             if self._stage is Stage.OPEN:
-                self._stage = Stage.ABORTED
+                self._stage = Stage.ABORTED if self._result is None else Stage.COMMITTED
             raise
+        finally:
+            self._effort = self._effort.spent(self._host.elapsed() - started)
         if not result.already_committed:
             postponed = self._after_commit(self._state, self._committed_tables)
             self._result = replace(result, postponed=postponed)
         return self.result
 
-    def _commit(self) -> CommitResult:
-        deadline = self._host.elapsed() + self._retry.total.total_seconds()
+    def _commit(self, until: float) -> CommitResult:
+        waiting = Waiting(self._retry, until)
         losses = 0
-        if self._offered is not None and not self._settle(self._offered):
+        if self._offered is not None and not self._settle(self._offered, waiting):
             losses += 1
         while self._result is None:
             if losses:
-                self._wait(losses)
-            with self._log.turn:
-                if self._host.elapsed() > deadline:
-                    raise self._out_of_time(losses)
-                self._follow(self._log.follow_known(self._state))
-                self._try()
+                self._wait(losses, until)
+            self._try_in_turn(losses, waiting)
             losses += 1
         return self.result
 
-    def _try(self) -> None:
+    def _try_in_turn(self, losses: int, waiting: Waiting) -> None:
+        """One attempt, while the other threads of this handle wait.
+
+        If the turn does not come in time, the first attempt is made without it: it is always made, and
+        nothing but time depends on turns.
+        """
+        turn = self._log.turn
+        left = max(0.0, waiting.until - self._host.elapsed())
+        try:
+            if not turn.acquire(timeout=min(left, threading.TIMEOUT_MAX)) and losses:
+                raise self._out_of_time()
+            self._try(waiting)
+        finally:
+            # Asked of the lock itself: a Ctrl-C can come between having taken the turn and knowing it.
+            try:  # noqa: SIM105 — a call of anything else before this one could be interrupted
+                turn.release()
+            except RuntimeError:
+                pass
+
+    def _try(self, waiting: Waiting) -> None:
         """One attempt at the next version. Sets the result if it is decided in our favour."""
+        self._follow(self._log.follow_seen(self._state))
         earlier = self._committed_by_a_twin() or self._earlier_batch()
         if earlier is not None:
             self._end(earlier)
             return
         self._refuse_conflicts()
-        self._offer()
+        self._offer(waiting)
 
     # --- offering a record ----------------------------------------------------------------------------
 
-    def _offer(self) -> None:
+    def _offer(self, waiting: Waiting) -> None:
         """Offers the record for the next version. Sets the result if it is the one that is decided."""
-        strategy = self._log.strategy(self._state)
+        strategy = self._log.strategy(self._state, waiting)
         tables = self._prepare()
+        self._effort = self._effort.tried()
         record = self._record(tables)
-        self._attempts += 1
         # From here on, whatever interrupts us leaves the question whether the record was decided.
         self._offered = _Offer(record, self._state)
         self._stage = Stage.UNSETTLED
         try:
             outcome = strategy.publish(record.version, record.encode(), self._host.new_txid())
-        except StorageError:
+        except StorageError as error:
             # The strategy's word that ours is not and never will be decided.
             self._withdraw()
+            if isinstance(error, ContestedError):
+                raise self._out_of_time() from error
             raise
         for table in tables:
             if table.metadata is not None:
@@ -341,9 +379,9 @@ class Transaction:
         self._host.together([partial(self._log.driver.put, key, data) for key, data in objects])
         return tables
 
-    def _settle(self, offer: _Offer) -> bool:
+    def _settle(self, offer: _Offer, waiting: Waiting) -> bool:
         """Finds out what became of an offer whose answer was lost; False if another record was decided."""
-        strategy = self._log.strategy(offer.state)
+        strategy = self._log.strategy(offer.state, waiting)
         record = offer.record
         return self._decided(offer, strategy.resolve(record.version, record.encode(), self._host.new_txid()))
 
@@ -361,16 +399,16 @@ class Transaction:
                 self._state, self._unchecked = entry.state, (*self._unchecked, entry.record)
                 self._withdraw()
                 return False
-            case Unknown(version, _):
+            case Unknown(version, _, error):
                 raise CommitUnknownError(
-                    f"storage does not answer: whether version {version} is transaction {self.txid} "
-                    "cannot be told yet",
-                    "do not run the work again; call commit() on this transaction once more, or from another "
-                    f"process Lake.resolve({self.txid!r}, version={version}) or "
+                    f"whether version {version} is transaction {self.txid} cannot be told yet, after "
+                    f"{self._tries()}: {error.problem}",
+                    "do not run the work again; once the cause is mended, call commit() on this transaction "
+                    f"again, or from another process Lake.resolve({self.txid!r}) or "
                     f"headgate doctor {self._log.driver.store.describe()} --resolve {self.txid}",
                     version.number,
                     self.txid,
-                )
+                ) from error
 
     def _record(self, tables: Sequence[PreparedTable]) -> Record:
         changes, envelope = self._changes, self._envelope
@@ -384,7 +422,7 @@ class Transaction:
             committed_at=self._host.now(),
             command=envelope.command,
             base=self._base.version,
-            attempts=self._attempts + 1,
+            attempts=self._effort.attempts,
             next_strategy=strategy,
             app=envelope.app,
             lake_properties=changes.properties,
@@ -405,12 +443,15 @@ class Transaction:
 
     # --- other writers ----------------------------------------------------------------------------------
 
-    def _wait(self, losses: int) -> None:
-        """Lets others pass, then reads what they did."""
-        seconds = delay_seconds(self._retry, losses, self._host.chance())
+    def _wait(self, losses: int, until: float) -> None:
+        """Lets others pass, then reads what they did. Raises `ConflictError` if the time is over."""
+        left = until - self._host.elapsed()
+        if left <= 0:
+            raise self._out_of_time()
+        seconds = min(left, delay_seconds(self._retry, losses, self._host.chance()))
         if seconds > 0:
             self._host.sleep(seconds)
-            self._waited += seconds
+            self._effort = self._effort.waited(seconds)
         ahead = read_ahead(losses, self._log.identity.divisor)
         if ahead:
             self._follow(self._log.catch_up(self._state, ahead))
@@ -418,12 +459,16 @@ class Transaction:
     def _follow(self, progress: Progress) -> None:
         self._state, self._unchecked = progress.state, (*self._unchecked, *progress.records)
 
-    def _out_of_time(self, losses: int) -> ConflictError:
+    def _out_of_time(self) -> ConflictError:
         return ConflictError(
-            f"lost {losses} versions in a row to other writers within "
-            f"{self._retry.total.total_seconds():g} s; the newest is {self._state.version}",
+            f"gave up after {self._tries()}: other writers were always faster, and the "
+            f"{self._retry.total.total_seconds():g} s that the retry policy allows are over; nothing has "
+            f"changed, and the newest version is {self._state.version}",
             "try again when the lake is less busy, or allow more time in the retry policy",
         )
+
+    def _tries(self) -> str:
+        return "1 attempt" if self._effort.attempts == 1 else f"{self._effort.attempts} attempts"
 
     def _refuse_conflicts(self) -> None:
         conflicts = find_conflicts(self._changes.footprint(self._txid), self._unchecked)
@@ -441,10 +486,10 @@ class Transaction:
         known = None if app is None else self._state.apps.get(app.app)
         if app is None or known is None or known.batch < app.batch:
             return None
-        return replace(self._result_at(known.version), already_committed=True)
+        return replace(self._result_at(known.version), already_committed=True, newest_batch=known.batch)
 
     def _result_at(self, version: Version) -> CommitResult:
-        return CommitResult(version.number, self.txid, self._attempts, self._waited)
+        return CommitResult(version.number, self.txid, self._effort.attempts, self._effort.waited_seconds)
 
     def _require_open(self) -> None:
         if self._stage is not Stage.OPEN:
@@ -513,6 +558,16 @@ class TransactionConflictError(ConflictError):
     def rerun_helps(self) -> bool:
         """Whether the same operation can succeed in a new transaction on the new head."""
         return all(conflict.rerun_helps for conflict in self.conflicts)
+
+
+def gave_up(error: TransactionConflictError, runs: int, effort: Effort) -> TransactionConflictError:
+    """The conflict of the last run of an operation, as the caller of the operation is told it."""
+    return TransactionConflictError(
+        f"gave up after {runs} runs with {effort.attempts} attempts, each contradicted by another writer; "
+        f"nothing has changed. The last one:\n{error.problem}",
+        "try again when the lake is less busy, or allow more in the retry policy",
+        conflicts=error.conflicts,
+    )
 
 
 def conflict_text(conflicts: Sequence[Conflict]) -> str:

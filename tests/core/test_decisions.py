@@ -12,7 +12,7 @@ from headgate.core.chain import follow
 from headgate.core.choice import choose, parse_strategy, verdicts
 from headgate.core.conflict import Footprint, find_conflicts
 from headgate.core.retry import RetryPolicy, delay_seconds, read_ahead
-from headgate.core.windows import boundary_at_or_before, level_of
+from headgate.core.windows import boundary_at_or_before
 from headgate.errors import CorruptLakeError, InvalidInputError, StorageError, UnsupportedError
 from headgate.model.identifiers import TxId, Version
 from headgate.model.probe import Finding, ProbeReport, Promise, Seen
@@ -25,10 +25,7 @@ OURS = TxId("0" * 32)
 
 
 @given(number=st.integers(1, 10**9), divisor=st.integers(2, 20))
-def test_a_level_is_the_number_of_times_the_divisor_divides(number: int, divisor: int) -> None:
-    level = level_of(Version(number), divisor)
-    assert number % divisor**level == 0
-    assert number % divisor ** (level + 1) != 0
+def test_a_boundary_is_the_last_multiple_of_the_divisor(number: int, divisor: int) -> None:
     boundary = boundary_at_or_before(Version(number), divisor).number
     assert boundary % divisor == 0
     assert number - divisor < boundary <= number

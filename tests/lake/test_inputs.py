@@ -52,8 +52,6 @@ def begin(**arguments: Any) -> Callable[[Any], object]:
         lambda lake: lake.log(limit=True),
         lambda lake: lake.log(before="x"),
         lambda lake: lake.log(before=2.5),
-        lambda lake: lake.resolve(TXID, HUGE),
-        lambda lake: lake.resolve(TXID, "1"),
         lambda lake: lake.resolve(5),
         begin(app=("\udcff", 1)),
         begin(app=("x", 10**5000)),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -265,7 +263,7 @@ def test_an_unknown_outcome_can_be_settled_from_elsewhere(strategy: str, landed:
     schedule.add(Fault(trouble.gone, lose_request, times=None))
     with pytest.raises(hg.CommitUnknownError) as caught:
         tx.commit()
-    resolution = healthy.resolve(caught.value.txid, caught.value.version)
+    resolution = healthy.resolve(caught.value.txid)
     assert resolution.committed == landed
     assert [entry.version for entry in healthy.log() if entry.txid == tx.txid] == [1] * landed
     schedule.clear()
@@ -415,12 +413,10 @@ def test_a_hole_in_the_log_is_not_taken_for_its_end() -> None:
         hg.Lake.open(store)
 
 
-def test_resolve_finds_a_commit_below_the_version_it_was_told() -> None:
-    store, lake = plain_lake(3)
-    txid = lake.log()[-1].txid
-    assert lake.resolve(txid, version=3).version == 1
+def test_resolve_finds_the_oldest_commit_and_changes_nothing() -> None:
+    _, lake = plain_lake(3)
+    assert lake.resolve(lake.log()[-1].txid).version == 1
     assert lake.version == 3
-    del store
 
 
 def test_damaged_checkpoints_cost_reading_and_nothing_else() -> None:
@@ -475,29 +471,4 @@ def test_storage_that_never_answers_ends_in_an_error() -> None:
     lake = hg.Lake.open(silent)
     with pytest.raises(StorageRefusedError):
         lake.set_properties({"a": "1"})
-    assert lake.version == 1
-
-
-# --- one transaction, several hands ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_transaction_that_is_open_during_a_fork_is_committed_once(tmp_path: Path, strategy: str) -> None:
-    script = Path(__file__).parent / "forked_transaction.py"
-    for attempt in range(5):
-        place = tmp_path / str(attempt)
-        hg.Lake.init(place, strategy=strategy)
-        result = subprocess.run([sys.executable, script, place], capture_output=True, text=True, check=True)
-        told = {tuple(line.split()) for line in result.stdout.splitlines()}
-        ((version, txid),) = told
-        lake = hg.Lake.open(place)
-        assert [(str(entry.version), entry.txid) for entry in lake.log()] == [(version, txid)]
-
-
-def test_two_threads_that_commit_one_transaction_get_one_result(lake: hg.Lake) -> None:
-    tx = lake.transaction()
-    tx.set_properties({"a": "1"})
-    with ThreadPoolExecutor(4) as pool:
-        results = set(pool.map(lambda _: tx.commit(), range(4)))
-    assert results == {tx.result}
     assert lake.version == 1

@@ -269,7 +269,7 @@ def test_a_table_that_could_not_be_published_is_published_by_the_next_commit(tmp
     hg.Lake.init(tmp_path).create_table("sales.orders", DDL)
     lake = hg.Lake.open(tmp_path)
     bad, _ = faulty(
-        lake.driver.store, Fault(lambda request: "version-hint" in getattr(request, "key", ""), refuse)
+        lake._driver.store, Fault(lambda request: "version-hint" in getattr(request, "key", ""), refuse)
     )
     result = hg.Lake.open(bad).table("sales.orders").append(rows(0))
     assert result.postponed[0].startswith("publishing sales.orders")

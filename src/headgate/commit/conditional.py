@@ -6,13 +6,13 @@ be refused by the very object that it wrote.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from headgate.commit.layout import PLAIN, PlainLayout
 from headgate.commit.machine import Ask, Finish
 from headgate.commit.outcome import Committed, Lost, Rejected, Unknown
-from headgate.errors import StorageRefusedError
+from headgate.errors import NoAnswerError, StorageError, StorageRefusedError
 from headgate.model.identifiers import TxId, Version
 from headgate.storage.requests import Answer, Create, Done, Failed, Found, Get, Missing
 
@@ -32,9 +32,10 @@ class Claiming:
 
 @dataclass(frozen=True, slots=True)
 class ReadingBack:
-    """Whose record is there?"""
+    """Whose record is there? `error`: why the last offer got no clear answer, unless it was refused."""
 
     tries: int
+    error: StorageError | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,15 +62,25 @@ class ConditionalPublish:
             case Claiming(doubt=False), Failed(StorageRefusedError() as error):
                 return Finish(Rejected(error))
             case Claiming(tries), _:
-                return Ask(ReadingBack(tries), (Get(self.layout.record_key(self.version)),))
+                error = answer.error if isinstance(answer, Failed) else None
+                return Ask(ReadingBack(tries, error), (Get(self.layout.record_key(self.version)),))
             case ReadingBack(), Found(data):
                 return Finish(Committed() if data == self.record else Lost(data))
             case ReadingBack(tries), Missing() if tries < MAX_TRIES:
                 # The offer may still be on its way. Offering the same bytes again is harmless: whichever
                 # arrives first, the record is ours.
                 return self._claim(tries + 1, doubt=True)
+            case ReadingBack(error=error), _:
+                return Finish(Unknown(self.version, self.claimant, error or self._not_read(answer)))
             case _:
-                return Finish(Unknown(self.version, self.claimant))
+                raise AssertionError((state, answer))
 
     def _claim(self, tries: int, doubt: bool) -> Step:
-        return Ask(Claiming(tries, doubt), (Create(self.layout.record_key(self.version), self.record),))
+        offer = Create(self.layout.record_key(self.version), self.record)
+        return Ask(Claiming(tries, doubt), (offer,), pauses=tries - 1)
+
+    def _not_read(self, answer: Answer) -> StorageError:
+        if isinstance(answer, Failed):
+            return answer.error
+        key = self.layout.record_key(self.version)
+        return NoAnswerError(f"{key} is refused because it exists, and cannot be read")

@@ -1,25 +1,41 @@
-"""Running a machine on a store: requests at once where the protocol allows, patience where it is harmless."""
+"""Running a machine on a store: requests at once where the protocol allows, pauses where it gives way.
+
+The driver sends each request once. Repeating one that got no answer is the business of the store, whose
+client knows which requests may be repeated and what the service asks for; so nothing multiplies.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 from headgate.commit.machine import Ask, Finish, Machine
-from headgate.errors import InternalError, NoAnswerError
+from headgate.commit.outcome import ContestedError
+from headgate.core.retry import RetryPolicy, delay_seconds
+from headgate.errors import InternalError
 from headgate.host import Host
 from headgate.storage.capabilities import Store
-from headgate.storage.requests import Answer, Create, Failed, Found, Get, Put, Rename, Request, perform
+from headgate.storage.requests import Answer, Failed, perform
 
 R = TypeVar("R")
 
 MAX_STEPS = 100_000
-REPEATS = 3
-"""How often a request that may be repeated without harm is repeated when no answer comes."""
-FIRST_REPEAT_SECONDS = 0.05
 PAUSE_FLOOR_SECONDS = 0.001
 PAUSE_CAP_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How to pause, and until when: `until` is a time on the host's clock."""
+
+    policy: RetryPolicy
+    until: float = inf
+
+
+UNHURRIED = Waiting(RetryPolicy())
+"""For what happens outside a commit, such as deciding the identity of a lake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,48 +44,49 @@ class Driver:
 
     store: Store
     host: Host
+    waiting: Waiting = UNHURRIED
 
     def run(self, machine: Machine[R]) -> R:
+        """Runs `machine` to its end.
+
+        A machine that wants to pause when the time for waiting is over is told that its requests failed, so
+        it ends as it would on a storage that fails: it knows what that leaves in doubt.
+        """
         step = machine.begin()
         slowest = PAUSE_FLOOR_SECONDS
         for _ in range(MAX_STEPS):
             if isinstance(step, Finish):
                 return step.result
-            if step.pauses:
-                self.host.sleep(pause_seconds(slowest, step.pauses, self.host.chance()))
+            if step.pauses and not self._pause(step.pauses, slowest):
+                over = Failed(ContestedError("the time for waiting is over"))
+                step = machine.resume(step.state, (over,) * len(step.requests))
+                continue
             started = self.host.elapsed()
             answers = self._ask(step)
             slowest = max(slowest, self.host.elapsed() - started)
             step = machine.resume(step.state, answers)
         raise InternalError(f"{type(machine).__name__} did not end within {MAX_STEPS} steps")
 
-    def _ask(self, step: Ask) -> tuple[Answer, ...]:
-        return tuple(self.host.together([partial(self.perform, request) for request in step.requests]))
+    def _pause(self, pauses: int, slowest_step: float) -> bool:
+        """Gives way to others, at most until the time for waiting is over; False if it is over already."""
+        left = self.waiting.until - self.host.elapsed()
+        if left <= 0:
+            return False
+        chance = self.host.chance()
+        policy = delay_seconds(self.waiting.policy, pauses + 1, chance)
+        self.host.sleep(min(left, max(policy, pause_seconds(slowest_step, pauses, chance))))
+        return True
 
-    def perform(self, request: Request) -> Answer:
-        """Carries out `request`, again if no answer comes and repeating it changes nothing."""
-        answer = perform(self.store, request)
-        if isinstance(request, Create | Rename):
-            return answer
-        for repeat in range(REPEATS):
-            if not (isinstance(answer, Failed) and isinstance(answer.error, NoAnswerError)):
-                break
-            self.host.sleep(FIRST_REPEAT_SECONDS * 2**repeat * self.host.chance())
-            answer = perform(self.store, request)
-        return answer
+    def _ask(self, step: Ask) -> tuple[Answer, ...]:
+        return tuple(self.host.together([partial(perform, self.store, request) for request in step.requests]))
 
     def get(self, key: str) -> bytes | None:
-        """The object, or None. Raises a `StorageError` when patience did not help."""
-        answer = self.perform(Get(key))
-        if isinstance(answer, Failed):
-            raise answer.error
-        return answer.data if isinstance(answer, Found) else None
+        """The object, or None. Raises a `StorageError` if the storage fails."""
+        return self.store.get(key)
 
     def put(self, key: str, data: bytes) -> None:
-        """Writes the object. Raises a `StorageError` when patience did not help."""
-        answer = self.perform(Put(key, data))
-        if isinstance(answer, Failed):
-            raise answer.error
+        """Writes the object. Raises a `StorageError` if the storage fails."""
+        self.store.put(key, data)
 
 
 def pause_seconds(slowest_step: float, pauses: int, chance: float) -> float:

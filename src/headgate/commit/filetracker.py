@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 from headgate.commit.layout import TRACKER, Accept, Ballot, DecidedHint, GivenUp, Prepare, TrackerLayout
 from headgate.commit.machine import Ask, Finish
-from headgate.commit.outcome import Committed, Lost, Rejected, Unknown
+from headgate.commit.outcome import Committed, ContestedError, Lost, Rejected, Unknown
 from headgate.errors import NoAnswerError, StorageError
 from headgate.model.identifiers import TxId, Version
 from headgate.storage.capabilities import Page
@@ -247,7 +247,7 @@ class FileTrackerPublish:
     def give_way(self, attempt: Attempt) -> Step:
         given_up = replace(attempt, gave_way=attempt.gave_way + 1)
         if given_up.gave_way > MAX_ROUNDS:
-            busy = NoAnswerError(f"version {self.version} was contested for {MAX_ROUNDS} rounds")
+            busy = ContestedError(f"version {self.version} was contested for {MAX_ROUNDS} rounds")
             return self.stop(attempt, busy)
         expired = Put(self.layout.expired_key(self.version, attempt.round), b"EXPIRED")
         tried = Put(self.layout.sub_tracker_key(self.version, attempt.round), str(attempt.round).encode())
@@ -255,7 +255,9 @@ class FileTrackerPublish:
 
     def stop(self, attempt: Attempt, error: StorageError) -> Step:
         """Storage failed us. If our record was never proposed, it can never be decided."""
-        return Finish(Unknown(self.version, self.claimant) if attempt.proposed else Rejected(error))
+        if not attempt.proposed:
+            return Finish(Rejected(error))
+        return Finish(Unknown(self.version, self.claimant, error))
 
 
 def _first_error(answers: tuple[Answer, ...]) -> StorageError:

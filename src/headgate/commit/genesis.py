@@ -16,7 +16,7 @@ from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
 from headgate.model.strategy import StrategyName
 from headgate.storage.capabilities import HoldObject, PutIfAbsent
-from headgate.storage.requests import Create, Failed
+from headgate.storage.requests import Create, Failed, perform
 
 # An init that died after the decision left the record of version 0 without its copy.
 _KEYS = (IDENTITY, TRACKER.record_key(GENESIS))
@@ -43,13 +43,13 @@ def decide_identity(driver: Driver, identity: LakeIdentity) -> None:
             # Whoever won may have died before publishing it; its bytes are decided, so anybody may.
             _copy(driver, other)
             raise _already_exists(driver, other)
-        case Unknown(_, claimant):
+        case Unknown(_, claimant, error):
             raise CommitUnknownError(
-                f"{driver.store.describe()}: no answer: whether the lake was made cannot be told",
+                f"{driver.store.describe()}: whether the lake was made cannot be told: {error.problem}",
                 "run init again: it makes the lake, or says that it exists",
                 GENESIS.number,
                 claimant.text,
-            )
+            ) from error
 
 
 def read_identity(driver: Driver) -> tuple[LakeIdentity, bytes]:
@@ -91,7 +91,7 @@ def _copy(driver: Driver, data: bytes) -> None:
     if driver.get(IDENTITY) is not None:
         return
     if isinstance(driver.store, PutIfAbsent):
-        answer = driver.perform(Create(IDENTITY, data))
+        answer = perform(driver.store, Create(IDENTITY, data))
         if not isinstance(answer, Failed):
             return
     driver.put(IDENTITY, data)

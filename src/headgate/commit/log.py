@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from headgate.commit.driver import Driver
+from headgate.commit.driver import Driver, Waiting
 from headgate.commit.layout import RecordLayout, checkpoint_key
 from headgate.commit.strategy import LAYOUTS, CommitStrategy, layout_named, strategy_named
 from headgate.core.chain import follow
 from headgate.core.windows import boundary_at_or_before
 from headgate.errors import CorruptLakeError, StorageError
+from headgate.forks import renew_after_fork
 from headgate.model.identifiers import Version
 from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
@@ -56,14 +57,20 @@ class CommitLog:
         self.driver = driver
         self.identity = identity
         self._lock = threading.Lock()
-        self.turn = threading.Lock()
+        self.turn = threading.RLock()
         """Lets one thread of this handle at a time claim a version: they would only race each other for it.
 
-        Nothing depends on it: other handles and other processes take no turns.
+        Nothing depends on it: other handles and other processes take no turns. Of the kind that knows its
+        owner, so that whoever may have taken it can try to give it back.
         """
         self._newest = genesis
         self._boundaries: dict[Version, LakeState] = {genesis.version: genesis}
         self._recent: dict[Version, Entry] = {}
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self.turn = threading.RLock()
 
     @property
     def newest(self) -> LakeState:
@@ -79,10 +86,10 @@ class CommitLog:
         with self._lock:
             self._see(checkpoint)
 
-    def strategy(self, state: LakeState) -> CommitStrategy:
+    def strategy(self, state: LakeState, waiting: Waiting) -> CommitStrategy:
         """How the version after `state` is claimed."""
-        ordered = self.identity.ordered_listing
-        return strategy_named(state.next_strategy, self.driver, ordered_listing=ordered)
+        driver = replace(self.driver, waiting=waiting)
+        return strategy_named(state.next_strategy, driver, ordered_listing=self.identity.ordered_listing)
 
     def absorb(self, state: LakeState, data: bytes) -> Entry:
         """The entry whose record bytes are known to be decided for the version after `state`."""
@@ -114,13 +121,21 @@ class CommitLog:
                 break  # the next record lies elsewhere: the rest of this batch was a wrong guess
         return Progress(state, tuple(records), ended=False)
 
-    def follow_known(self, state: LakeState) -> Progress:
-        """Goes on from `state` as far as this handle knows the records; asks storage for nothing."""
+    def follow_seen(self, state: LakeState) -> Progress:
+        """Goes on from `state` to the newest version that this handle has seen.
+
+        Asks storage only for records that the handle no longer keeps.
+        """
         records: list[Record] = []
-        while (known := self._recent.get(state.version.next())) is not None:
-            entry = self.absorb(state, known.data)
-            records.append(entry.record)
-            state = entry.state
+        goal = self._newest.version
+        while state.version < goal:
+            missing = goal.number - state.version.number
+            known = self._recent.get(state.version.next()) is not None
+            progress = self.advance(state, 1 if known else min(RECORDS_AT_ONCE, missing))
+            if progress.ended:
+                raise CorruptLakeError(f"the record of version {progress.state.version.next()} is gone")
+            state = progress.state
+            records.extend(progress.records)
         return Progress(state, tuple(records), ended=False)
 
     def catch_up(self, state: LakeState, at_once: int, at_most: int | None = None) -> Progress:

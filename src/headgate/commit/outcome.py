@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from headgate.errors import StorageError
+from headgate.errors import NoAnswerError, StorageError
 from headgate.model.identifiers import TxId, Version
+
+
+class ContestedError(NoAnswerError):
+    """Other clients claim the same version again and again, and we do not get through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Storage does not answer, and ours may be decided now or later.
+    """Storage failed us, as `error` says, and ours may be decided now or later.
 
     Nothing that the transaction wrote may be deleted. Publishing the same record again for the same
     version, in the name of a fresh claimant, gives the answer at any later time.
@@ -31,6 +35,7 @@ class Unknown:
 
     version: Version
     claimant: TxId
+    error: StorageError = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from headgate.commit.driver import FIRST_REPEAT_SECONDS
 from headgate.errors import HeadgateError, NoAnswerError, StorageError
 from headgate.host import Host
 from headgate.model.probe import Finding, ProbeReport, Promise, Seen
@@ -28,6 +27,9 @@ OVERWRITES = 6
 BIG = 64 * 1024
 TRIES = 4
 """How often a trial is made as long as no answer comes."""
+FIRST_REPEAT_SECONDS = 0.05
+REPEAT_WINDOW_SECONDS = 10.0
+"""How long after its beginning a trial is still made again: a service that hangs is not asked four times."""
 
 
 def probe(store: Store, host: Host) -> ProbeReport:
@@ -79,10 +81,13 @@ class _Bench:
 
     def answered(self, trial: Callable[[], T]) -> T:
         """What `trial` returns, made again if no answer comes; the last `NoAnswerError` if none ever does."""
+        started = self.host.elapsed()
         for tried in range(1, TRIES):
             try:
                 return trial()
             except NoAnswerError:
+                if self.host.elapsed() - started > REPEAT_WINDOW_SECONDS:
+                    raise
                 self.host.sleep(FIRST_REPEAT_SECONDS * 2**tried * self.host.chance())
         return trial()
 

@@ -6,13 +6,13 @@ and deletes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from headgate.commit.layout import PLAIN, PlainLayout
 from headgate.commit.machine import Ask, Finish
 from headgate.commit.outcome import Committed, Lost, Rejected, Unknown
-from headgate.errors import StorageRefusedError
+from headgate.errors import NoAnswerError, StorageError, StorageRefusedError
 from headgate.model.identifiers import TxId, Version
 from headgate.storage.requests import Answer, Delete, Done, Failed, Found, Get, Missing, Put, Rename
 
@@ -38,9 +38,10 @@ class Moving:
 
 @dataclass(frozen=True, slots=True)
 class ReadingBack:
-    """Whose record is there?"""
+    """Whose record is there? `error`: why the last move got no clear answer, unless it was refused."""
 
     tries: int
+    error: StorageError | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ class RenamePublish:
             case Moving(doubt=False), Failed(StorageRefusedError() as error):
                 return Finish(Rejected(error))
             case ((Staging(tries) | Moving(tries)), _):
-                return Ask(ReadingBack(tries), (Get(self.layout.record_key(self.version)),))
+                error = answer.error if isinstance(answer, Failed) else None
+                return Ask(ReadingBack(tries, error), (Get(self.layout.record_key(self.version)),))
             case ReadingBack(), Found(data) if data == self.record:
                 return Finish(Committed())
             case ReadingBack(), Found(data):
@@ -88,11 +90,19 @@ class RenamePublish:
                 return self._stage(tries + 1, doubt=True)
             case Leaving(outcome), _:
                 return Finish(outcome)
+            case ReadingBack(error=error), _:
+                return Finish(Unknown(self.version, self.claimant, error or self._not_read(answer)))
             case _:
-                return Finish(Unknown(self.version, self.claimant))
+                raise AssertionError((state, answer))
 
     def _stage(self, tries: int, doubt: bool) -> Step:
-        return Ask(Staging(tries, doubt), (Put(self._temporary(), self.record),))
+        return Ask(Staging(tries, doubt), (Put(self._temporary(), self.record),), pauses=tries - 1)
+
+    def _not_read(self, answer: Answer) -> StorageError:
+        if isinstance(answer, Failed):
+            return answer.error
+        key = self.layout.record_key(self.version)
+        return NoAnswerError(f"nothing can be moved to {key}, and it cannot be read")
 
     def _temporary(self) -> str:
         return self.layout.temporary_key(self.version, self.claimant)

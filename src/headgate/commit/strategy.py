@@ -121,14 +121,14 @@ def layout_named(name: str) -> RecordLayout:
 
 def known_strategy(name: str) -> StrategyName:
     """The strategy that a record names; `UnsupportedError` if it is one of a later release."""
-    try:
-        return StrategyName(name)
-    except ValueError:
-        known = ", ".join(strategy.value for strategy in StrategyName)
+    strategy = StrategyName.find(name)
+    if strategy is None:
+        known = ", ".join(map(str, StrategyName))
         raise UnsupportedError(
             f"the lake uses the commit strategy {name!r}, and this release knows only {known}",
             "upgrade headgate: this release can neither open this lake nor follow it any further",
-        ) from None
+        )
+    return strategy
 
 
 def clean_up(driver: Driver) -> CleanedUp:

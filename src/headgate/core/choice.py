@@ -55,11 +55,11 @@ def _judged(report: ProbeReport, strategy: StrategyName, needs: tuple[Promise, .
 
 def parse_strategy(name: str) -> StrategyName:
     """The strategy that a caller named; `InvalidInputError` lists the ones there are."""
-    try:
-        return StrategyName(name)
-    except ValueError:
-        known = ", ".join(strategy.value for strategy in StrategyName)
-        raise InvalidInputError(f"{name!r} is not a commit strategy", f"choose one of {known}") from None
+    strategy = StrategyName.find(name)
+    if strategy is None:
+        known = ", ".join(map(str, StrategyName))
+        raise InvalidInputError(f"{name!r} is not a commit strategy", f"choose one of {known}")
+    return strategy
 
 
 def choose(report: ProbeReport, wanted: StrategyName | None, place: str) -> StrategyName:

@@ -1,8 +1,8 @@
-"""How patient a transaction is, and how long it waits: a value and two functions of it."""
+"""How patient a transaction is, how long it waits, and what it has spent so far: values and functions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from headgate.errors import InvalidInputError
@@ -14,11 +14,15 @@ MAX_WAIT = timedelta(days=1)
 class RetryPolicy:
     """Bounds of trying again.
 
-    `attempts` bounds how often an operation is run again because of a conflict. Losing a version to a
-    commit that does not conflict uses up none of them: the lake moved on, and only `total` bounds that.
-    Waiting grows from `base` to `cap` and is drawn at random from the whole range below (full jitter), so
-    that writers that collided once do not collide again in step. `total` can be as long as you like; `base`
-    and `cap` are at most a day.
+    `attempts` bounds how often an operation is run because of conflicts. Losing a version to a commit that
+    does not conflict uses up none of them: the lake moved on, and only `total` bounds that. Waiting grows
+    from `base` to `cap` and is drawn at random from the whole range below (full jitter), so that writers
+    that collided once do not collide again in step. `base` and `cap` are at most a day.
+
+    `total` bounds the time from the start of a commit to its last wait, over all versions it tries, all
+    rounds of FileTracker, and all runs of an operation (what a run does before it commits is not counted).
+    Nobody waits beyond it, and no request begins after a wait that it forbids; a request that is under way is
+    finished. The first try is always made, also with a `total` of zero. It can be as long as you like.
     """
 
     attempts: int = 8
@@ -39,6 +43,32 @@ class RetryPolicy:
                 raise InvalidInputError(f"{name} of a retry policy must not be negative, but is {time}")
             if time > MAX_WAIT and name != "total":
                 raise InvalidInputError(f"{name} of a retry policy must be at most a day, but is {time}")
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What an operation has cost so far, over all its runs.
+
+    `attempts` are the versions that were tried; `waited_seconds` was spent to let others pass;
+    `spent_seconds` is what counts against the `total` of the policy.
+    """
+
+    attempts: int = 0
+    waited_seconds: float = 0.0
+    spent_seconds: float = 0.0
+
+    def tried(self) -> Effort:
+        return replace(self, attempts=self.attempts + 1)
+
+    def waited(self, seconds: float) -> Effort:
+        return replace(self, waited_seconds=self.waited_seconds + seconds)
+
+    def spent(self, seconds: float) -> Effort:
+        return replace(self, spent_seconds=self.spent_seconds + seconds)
+
+    def left_seconds(self, policy: RetryPolicy) -> float:
+        """How long the operation may still wait; 0 if the time is over."""
+        return max(0.0, policy.total.total_seconds() - self.spent_seconds)
 
 
 def delay_seconds(policy: RetryPolicy, losses: int, chance: float) -> float:

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
+from headgate.forks import renew_after_fork
 from headgate.iceberg.avro import Wanted, decode_manifest, decode_manifest_list
 from headgate.iceberg.data_file import Entry, Manifest
 from headgate.iceberg.metadata import TableMetadata
@@ -29,6 +30,11 @@ class _Kept(Generic[T]):
         self._total = 0
         self._values: dict[str, T] = {}
         self._lock = threading.Lock()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._total = sum(map(self._weight, self._values.values()))
 
     def get(self, name: str) -> T | None:
         return self._values.get(name)

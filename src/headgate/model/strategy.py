@@ -12,5 +12,10 @@ class StrategyName(Enum):
     RENAME = "rename"
     FILETRACKER = "filetracker"
 
+    @classmethod
+    def find(cls, name: str) -> StrategyName | None:
+        """The strategy of this name; None if this release does not know it."""
+        return next((strategy for strategy in cls if strategy.value == name), None)
+
     def __str__(self) -> str:
         return self.value

@@ -6,6 +6,8 @@ strategies a lake can use. `HoldObject` is for places that can be replaced under
 
 Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
 `StorageRefusedError` when certainly nothing changed, `NoAnswerError` when that cannot be known.
+
+A store repeats what its service wants repeated, within a time that it bounds; nobody above it does so again.
 """
 
 from __future__ import annotations

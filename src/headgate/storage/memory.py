@@ -6,6 +6,7 @@ import threading
 from bisect import bisect_right, insort
 from itertools import islice, takewhile
 
+from headgate.forks import renew_after_fork
 from headgate.storage.capabilities import Page
 from headgate.storage.keys import checked_key, checked_prefix
 
@@ -18,6 +19,11 @@ class MemoryStore:
         self._lock = threading.Lock()
         self._objects: dict[str, bytes] = {}
         self._keys: list[str] = []
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+        self._keys = sorted(self._objects)
 
     def describe(self) -> str:
         return f"memory://{self._name}"

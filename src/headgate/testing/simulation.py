@@ -85,7 +85,7 @@ class Writer:
     ledger: Ledger
     atomic_storage: bool
     tables: tuple[str, ...]
-    pending: list[tuple[str, int]] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
 
     def play(self, actor: Actor) -> None:
         """The life of one process: open the lake, settle what an earlier process left, go on."""
@@ -146,20 +146,20 @@ class Writer:
 
     def _commit(self, tx: Transaction, host: StageHost | None, batch: int | None) -> None:
         # A crash inside leaves this entry for the next process of the writer.
-        self.pending.append((tx.txid, 1))
+        self.pending.append(tx.txid)
         try:
             result = tx.commit()
         except (ConflictError, StorageError):
             self.ledger.tell_refused(tx.txid)
-            self.pending.remove((tx.txid, 1))
+            self.pending.remove(tx.txid)
             return
         except CommitUnknownError:
             if host is not None and host.chance() < 0.5:
                 return  # another handle settles it
-            self.pending.remove((tx.txid, 1))
+            self.pending.remove(tx.txid)
             self._commit(tx, host, batch)
             return
-        self.pending.remove((tx.txid, 1))
+        self.pending.remove(tx.txid)
         if result.already_committed:
             require(batch is not None, "only a batch can be committed already")
         else:
@@ -168,16 +168,16 @@ class Writer:
             self.ledger.batches[self.name] = batch
 
     def _resolve(self, lake: Lake) -> None:
-        for txid, version in list(self.pending):
+        for txid in list(self.pending):
             try:
-                resolution = lake.resolve(txid, version)
+                resolution = lake.resolve(txid)
             except (StorageError, CommitUnknownError):
                 continue  # still in the rough: the next round tries again
             if resolution.version is None:
                 self.ledger.tell_refused(txid)
             else:
                 self.ledger.tell_committed(txid, resolution.version)
-            self.pending.remove((txid, version))
+            self.pending.remove(txid)
 
 
 @dataclass(frozen=True, slots=True)
