@@ -2,7 +2,7 @@
 
 ```
 HeadgateError
-├── ConflictError            refused by the rules        -> run it again on the new head
+├── ConflictError            others were in the way      -> run it again on the new head
 ├── CommitUnknownError       the answer is lost          -> do not retry; resolve() decides
 ├── NotFoundError            lake, version, …            -> check the name
 ├── AlreadyExistsError       the name is taken           -> open it, or choose another
@@ -40,16 +40,20 @@ class HeadgateError(Exception):
 
 
 class ConflictError(HeadgateError):
-    """The rules refused the commit: what was committed meanwhile contradicts it. Nothing changed."""
+    """Other writers were in the way, and nothing changed.
+
+    What they committed meanwhile contradicts this commit, or they were faster until its time was over.
+    """
 
     kind = "conflict"
     usual_step = "run it again on the new head"
 
 
 class CommitUnknownError(HeadgateError):
-    """Storage gave no answer, so nobody can tell yet whether the commit landed.
+    """Storage failed at a moment after which nobody can tell yet whether the commit landed.
 
-    Do not run the work again before it is settled: it would be done twice if the commit did land.
+    What the storage said is in the text, and is the `__cause__`. Do not run the work again before it is
+    settled: it would be done twice if the commit did land.
     """
 
     kind = "commit-unknown"

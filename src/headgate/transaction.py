@@ -315,15 +315,13 @@ class Transaction:
     def _try_in_turn(self, losses: int, waiting: Waiting) -> None:
         """One attempt, while the other threads of this handle wait.
 
-        If the turn does not come in time, the first attempt is made without it: it is always made, and
-        nothing but time depends on turns.
+        If the turn does not come in time, it is done without: nothing but time depends on turns.
         """
         turn = self._log.turn
         left = max(0.0, waiting.until - self._host.elapsed())
         try:
-            if not turn.acquire(timeout=min(left, threading.TIMEOUT_MAX)) and losses:
-                raise self._out_of_time()
-            self._try(waiting)
+            turn.acquire(timeout=min(left, threading.TIMEOUT_MAX))
+            self._try(losses, waiting)
         finally:
             # Asked of the lock itself: a Ctrl-C can come between having taken the turn and knowing it.
             try:  # noqa: SIM105 — a call of anything else before this one could be interrupted
@@ -331,14 +329,20 @@ class Transaction:
             except RuntimeError:
                 pass
 
-    def _try(self, waiting: Waiting) -> None:
-        """One attempt at the next version. Sets the result if it is decided in our favour."""
+    def _try(self, losses: int, waiting: Waiting) -> None:
+        """One attempt at the next version. Sets the result if it is decided in our favour.
+
+        The first one is always made, whatever the time. Time ends the later ones only after a look at the
+        records that won: one of them may be ours, or say why ours is refused.
+        """
         self._follow(self._log.follow_seen(self._state))
         earlier = self._committed_by_a_twin() or self._earlier_batch()
         if earlier is not None:
             self._end(earlier)
             return
         self._refuse_conflicts()
+        if losses and self._host.elapsed() >= waiting.until:
+            raise self._out_of_time()
         self._offer(waiting)
 
     # --- offering a record ----------------------------------------------------------------------------
@@ -444,10 +448,8 @@ class Transaction:
     # --- other writers ----------------------------------------------------------------------------------
 
     def _wait(self, losses: int, until: float) -> None:
-        """Lets others pass, then reads what they did. Raises `ConflictError` if the time is over."""
-        left = until - self._host.elapsed()
-        if left <= 0:
-            raise self._out_of_time()
+        """Lets others pass, but not beyond `until`, then reads what they did."""
+        left = max(0.0, until - self._host.elapsed())
         seconds = min(left, delay_seconds(self._retry, losses, self._host.chance()))
         if seconds > 0:
             self._host.sleep(seconds)

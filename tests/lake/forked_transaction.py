@@ -1,6 +1,7 @@
 """Opens a transaction, forks, and commits it in both processes; each prints what it was told."""
 
 import os
+import signal
 import sys
 
 import headgate as hg
@@ -9,6 +10,7 @@ lake = hg.Lake.open(sys.argv[1])
 tx = lake.transaction()
 tx.set_properties({"a": "1"})
 child = os.fork()
+signal.alarm(60)  # whoever waits for the other's locks or threads is killed
 result = tx.commit()
 sys.stdout.write(f"{result.version} {result.txid}\n")
 sys.stdout.flush()
