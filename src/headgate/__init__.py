@@ -20,9 +20,10 @@ from headgate.errors import (
     StorageError,
     UnsupportedError,
 )
-from headgate.lake import Diagnosis, Lake, LakeView, LogEntry, Resolution
+from headgate.lake import Diagnosis, Lake, LogEntry, Resolution
 from headgate.release import __version__
 from headgate.transaction import CommitResult, Transaction
+from headgate.view import LakeView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

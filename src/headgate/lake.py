@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,13 @@ from headgate.commit.checkpoints import Checkpoints, state_at
 from headgate.commit.driver import Driver
 from headgate.commit.genesis import decide_identity, read_identity, refuse_existing
 from headgate.commit.log import CommitLog
+from headgate.commit.moments import version_at
 from headgate.commit.probe import probe
 from headgate.commit.strategy import clean_up, known_strategy
 from headgate.core.arguments import version_number, whole_number
 from headgate.core.choice import Verdict, choose, parse_strategy, require_for_init, verdicts
 from headgate.core.fold import empty_state
+from headgate.core.lookup import found_tag
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds
 from headgate.errors import HeadgateError, InvalidInputError
 from headgate.host import SYSTEM, Host
@@ -40,8 +42,11 @@ from headgate.transaction import (
     gave_up,
     make_envelope,
 )
+from headgate.view import LakeView, moment
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from headgate.iceberg.loader import TableLoader
     from headgate.table import Table
 
@@ -62,20 +67,12 @@ class LogEntry:
     attempts: int
     app: tuple[str, int] | None
     lake_properties: Mapping[str, str | None]
+    tags: Mapping[str, int | None]
     properties: Mapping[str, str]
     tables: tuple[str, ...]
     cancels: tuple[str, ...]
     next_strategy: str
     record: Mapping[str, Json]
-
-
-@dataclass(frozen=True, slots=True)
-class LakeView:
-    """The lake as it was at one version, for ever."""
-
-    version: int
-    properties: Mapping[str, str]
-    strategy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +211,41 @@ class Lake:
         """How the next version will be claimed. Asks storage."""
         return self._refreshed().next_strategy
 
-    def at(self, version: int) -> LakeView:
-        """The lake as it was at `version`; `NotFoundError` if there is no such version yet."""
-        state = self._state_at(version)
-        return LakeView(version, MappingProxyType(dict(state.properties)), state.next_strategy)
+    @property
+    def tags(self) -> Mapping[str, int]:
+        """The tags of the lake, each with the version that it names. Asks storage."""
+        return _tags(self._refreshed())
+
+    def at(
+        self,
+        version: int | None = None,
+        *,
+        timestamp: str | date | datetime | None = None,
+        tag: str | None = None,
+    ) -> LakeView:
+        """The lake as it was: at a version, at a moment, or where a tag points to; all tables together.
+
+        A moment without a time zone is in UTC. Without arguments: as it is now, but unchanging from then on.
+        Raises `NotFoundError` if there was no lake then, or there is no such version or tag.
+        """
+        wanted = self._version_at(version, timestamp, tag)
+        state = self._refreshed() if wanted is None else self._state_at(wanted)
+        return LakeView(
+            version=state.version.number,
+            properties=MappingProxyType(dict(state.properties)),
+            strategy=state.next_strategy,
+            tags=_tags(state),
+            committed_at=state.committed_at,
+            _lake=self,
+        )
+
+    def sql(self, spark: SparkSession, query: str) -> DataFrame:
+        """The result of a query over the tables of the lake, all at its newest version.
+
+        `lake.sql(spark, "SELECT * FROM sales.orders VERSION AS OF 41")`: a table can be read as it was at a
+        version, a tag (`VERSION AS OF 'eom'`) or a moment (`TIMESTAMP AS OF '2026-11-15T10:00:00Z'`).
+        """
+        return self.at().sql(spark, query)
 
     def log(self, *, limit: int | None = None, before: int | None = None) -> tuple[LogEntry, ...]:
         """The commits, newest first: all, or `limit` of them, or only those below version `before`.
@@ -313,6 +341,16 @@ class Lake:
         """Removes lake properties, in a transaction of its own that is run again after a conflict."""
         return self._run(args, lambda tx: tx.remove_properties(*names))
 
+    def tag(self, name: str, version: int | None = None, *, args: Sequence[str] = ()) -> CommitResult:
+        """Gives a version (the newest, if none is named) a name for `Lake.at`; a tag of this name moves."""
+        base = self._refreshed()
+        number = base.version.number if version is None else self._state_at(version).version.number
+        return self._run(args, lambda tx: tx.set_tag(name, number), base)
+
+    def untag(self, name: str, *, args: Sequence[str] = ()) -> CommitResult:
+        """Removes a tag; `NotFoundError` names the nearest ones."""
+        return self._run(args, lambda tx: tx.remove_tag(name), self._refreshed())
+
     def change_strategy(self, strategy: str, *, args: Sequence[str] = ()) -> CommitResult:
         """Makes `strategy` the one of all versions after the commit that says so; writers may be running.
 
@@ -405,6 +443,18 @@ class Lake:
         """What performs requests on the storage of this lake."""
         return self._log.driver
 
+    def _version_at(
+        self, version: int | None, timestamp: str | date | datetime | None, tag: str | None
+    ) -> int | None:
+        """The version that a caller named in one of three ways, or None if in none."""
+        if sum(given is not None for given in (version, timestamp, tag)) > 1:
+            raise InvalidInputError("a version, a timestamp and a tag say the same", "give one of them")
+        if timestamp is not None:
+            return version_at(self._log, self._refreshed(), moment(timestamp)).number
+        if tag is not None:
+            return found_tag(self._refreshed(), tag).number
+        return version
+
     def _state_at(self, version: int) -> LakeState:
         wanted = version_number(version)
         newest = self._log.newest
@@ -442,6 +492,10 @@ class Lake:
                 raise cleaned.error
 
 
+def _tags(state: LakeState) -> Mapping[str, int]:
+    return MappingProxyType({name: version.number for name, version in sorted(state.tags.items())})
+
+
 def log_entry(record: Record) -> LogEntry:
     """A record as people see it."""
     change = record.lake_properties
@@ -458,6 +512,10 @@ def log_entry(record: Record) -> LogEntry:
         attempts=record.attempts,
         app=None if record.app is None else (record.app.app, record.app.batch),
         lake_properties={**change.set, **dict.fromkeys(sorted(change.removed))},
+        tags={
+            **{name: version.number for name, version in record.tags.set.items()},
+            **dict.fromkeys(sorted(record.tags.removed)),
+        },
         properties=dict(record.properties),
         tables=tuple(f"{table.action.value} {table.name}" for table in record.tables),
         cancels=tuple(txid.text for txid in record.cancels),

@@ -22,13 +22,14 @@ from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
 from headgate.core.arguments import app_batch, public_properties, text_by_name, texts
 from headgate.core.conflict import Conflict, find_conflicts
+from headgate.core.lookup import found_tag
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds, read_ahead
 from headgate.core.secrets import without_secret_values, without_secrets
 from headgate.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError
 from headgate.forks import renew_after_fork
 from headgate.host import Host
 from headgate.model.identifiers import TxId, Version
-from headgate.model.record import AppBatch, Command, PropertyChange, Record
+from headgate.model.record import AppBatch, Command, PropertyChange, Record, TagChange
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableCommit
@@ -195,6 +196,21 @@ class Transaction:
         before = self._changes.properties
         kept = {name: value for name, value in before.set.items() if name not in gone}
         self._changes = replace(self._changes, properties=PropertyChange(kept, before.removed | gone))
+
+    def set_tag(self, name: str, version: int) -> None:
+        """Gives a version a name. The caller has made sure that the version exists."""
+        self._require_open()
+        (checked,), before = texts("tag names", (name,)), self._changes.tags
+        change = TagChange({**before.set, checked: Version(version)}, before.removed - {checked})
+        self._changes = replace(self._changes, tags=change)
+
+    def remove_tag(self, name: str) -> None:
+        """Removes a tag; `NotFoundError` names the nearest ones."""
+        self._require_open()
+        found_tag(self._base, name)
+        before = self._changes.tags
+        kept = {other: version for other, version in before.set.items() if other != name}
+        self._changes = replace(self._changes, tags=TagChange(kept, before.removed | {name}))
 
     def choose_strategy(self, strategy: StrategyName) -> None:
         """Makes `strategy` the one of all later versions. The caller has made sure that it is safe."""
@@ -423,13 +439,15 @@ class Transaction:
             previous=self._state.digest,
             kind=changes.kind,
             started_at=envelope.started_at,
-            committed_at=self._host.now(),
+            # Never before the version before, whatever our clock says: so a version can be found by time.
+            committed_at=max(self._host.now(), self._state.committed_at or self._log.identity.created_at),
             command=envelope.command,
             base=self._base.version,
             attempts=self._effort.attempts,
             next_strategy=strategy,
             app=envelope.app,
             lake_properties=changes.properties,
+            tags=changes.tags,
             tables=tuple(table.commit for table in tables),
             paths={path: change for table in tables for path, change in table.paths.items()},
             cancels=changes.cancels,

@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headgate.lake import Diagnosis, Lake, LakeView, LogEntry, Resolution
+from headgate.lake import Diagnosis, Lake, LogEntry, Resolution
 from headgate.model.probe import ProbeReport
+from headgate.view import LakeView
 
 
 def console() -> Console:

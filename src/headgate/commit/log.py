@@ -190,6 +190,11 @@ class CommitLog:
                 yield record
             version = first - 1
 
+    def record(self, version: Version) -> Record:
+        """The record of a version that is known to be decided. Not checked against the one after it."""
+        data, origin = self._read_one(version)
+        return Record.decode(data, version, origin)
+
     def _read_anywhere(self, numbers: range) -> list[tuple[bytes, str]]:
         """Records of versions that are known to be decided, whichever strategy decided them."""
         return self.driver.host.together([partial(self._read_one, Version(number)) for number in numbers])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 
 from pyiceberg import types as iceberg
@@ -11,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark
 
+from headgate.core.lookup import nearest
 from headgate.errors import InvalidInputError
 from headgate.spark.types import schema_from_spark, schema_to_spark
 
@@ -91,11 +91,9 @@ def _differences(given: spark.StructType, schema: Schema) -> Iterator[str]:
     wanted = {field.name: field for field in schema.fields}
     for field in given.fields:
         if field.name not in wanted:
-            near = difflib.get_close_matches(field.name, wanted, n=1) or [
-                name for name in wanted if name.lower() == field.name.lower()
-            ]
-            hint = f"; did you mean {near[0]}?" if near else ""
-            yield f"column {field.name} ({field.dataType.simpleString()}) is not in the table{hint}"
+            hint = nearest(field.name, wanted)
+            told = f"column {field.name} ({field.dataType.simpleString()}) is not in the table"
+            yield told if hint is None else f"{told}; {hint}"
     for name, column in wanted.items():
         if name not in names:
             if column.required:

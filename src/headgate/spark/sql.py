@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import uuid
 from collections.abc import Callable, Collection
@@ -10,6 +9,7 @@ from collections.abc import Callable, Collection
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
+from headgate.core.lookup import nearest
 from headgate.core.query import Travel, rewritten
 from headgate.errors import HeadgateError, InvalidInputError, NotFoundError
 from headgate.spark.session import prepared
@@ -52,6 +52,5 @@ def _our_error(text: str, tables: Collection[str]) -> HeadgateError:
     if missing is None:
         return InvalidInputError(f"Spark cannot run the query: {text.strip()}", "see Spark's SQL reference")
     name = missing["name"].replace("`", "")
-    near = difflib.get_close_matches(name, tables, n=3)
-    step = f"did you mean {' or '.join(near)}?" if near else f"tables: {', '.join(sorted(tables)) or 'none'}"
-    return NotFoundError(f"there is no table {name}", step)
+    every = f"tables: {', '.join(sorted(tables)) or 'none'}"
+    return NotFoundError(f"there is no table {name}", nearest(name, tables) or every)

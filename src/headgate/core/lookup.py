@@ -1,0 +1,28 @@
+"""Finding what a caller named; when it is not there, the error names what is near."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from headgate.core.arguments import texts
+from headgate.errors import NotFoundError
+from headgate.model.identifiers import Version
+from headgate.model.state import LakeState
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """`did you mean …?`, or None if nothing is near."""
+    by_lower_case = {candidate.lower(): candidate for candidate in known}
+    near = difflib.get_close_matches(name.lower(), by_lower_case, n=3)
+    return f"did you mean {' or '.join(by_lower_case[match] for match in near)}?" if near else None
+
+
+def found_tag(state: LakeState, name: str) -> Version:
+    """The version that a tag names."""
+    (checked,) = texts("tag names", (name,))
+    version = state.tags.get(checked)
+    if version is None:
+        every = f"tags: {', '.join(sorted(state.tags)) or 'none'}"
+        raise NotFoundError(f"there is no tag {name!r}", nearest(name, state.tags) or every)
+    return version
