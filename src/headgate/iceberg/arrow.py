@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
+from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from headgate.errors import InvalidInputError
 from headgate.iceberg.avro import physical
@@ -253,6 +254,19 @@ def data_file(
         split_offsets=tuple(statistics["split_offsets"]),
         sort_order_id=metadata.sort_order.order_id,
     )
+
+
+def with_nan_counts(file: DataFile, rows: pa.Table, schema: Schema) -> DataFile:
+    """The file with the number of NaN in each outermost column, which footers do not have.
+
+    Bounds leave NaN out, so without the number nothing is known of a column of floating point.
+    """
+    counted = {
+        column.field_id: int(pc.sum(pc.is_nan(rows.column(column.name))).as_py() or 0)
+        for column in schema.fields
+        if isinstance(column.field_type, FloatType | DoubleType) and column.field_id in file.metrics.values
+    }
+    return replace(file, metrics=replace(file.metrics, nans=counted))
 
 
 def footer_of(data: bytes) -> pq.FileMetaData:
