@@ -67,10 +67,8 @@ PARTITIONINGS: tuple[tuple[str, ...], ...] = (
 INTS = st.sampled_from([-(2**31), -5, -4, -1, 0, 1, 2, 3, 4, 7, 8, 2**31 - 1])
 LONGS = st.sampled_from([-(2**63), -9, -4, -1, 0, 1, 3, 4, 5, 11, 2**63 - 1])
 FLOATS = st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 0.1, 0.5, 1.5, 3.0, math.inf, math.nan])
-DECIMALS = st.sampled_from([Decimal(n).scaleb(-2) for n in (-999999999, -151, -150, -1, 0, 1, 149, 150, 300)])
-BIG = st.sampled_from(
-    [Decimal((sign, tuple(map(int, str(n))), -3)) for n in (0, 1, 6, 7, 14, 10**38 - 1) for sign in (0, 1)]
-)
+DECIMALS = st.sampled_from([Decimal(n).scaleb(-2) for n in (-999999900, -151, -150, -1, 0, 1, 149, 150, 300)])
+BIG = st.sampled_from([Decimal(n) for n in ("0.000", "0.001", "-0.006", "0.007", "-0.014", "9" * 35 + ".999")])
 DATES = st.sampled_from(
     [
         dt.date(1969, 12, 31),
@@ -352,11 +350,11 @@ PREDICATES: st.SearchStrategy[Example] = st.recursive(
 
 
 def comparable(given: list[Row]) -> list[str]:
-    """Rows as texts in order, so that NaN and -0.0 compare."""
+    """Rows as texts in order, so that NaN compares."""
     return sorted(repr({name: _plain(row[name]) for name in SCHEMA.names}) for row in given)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, dt.datetime):
         return value.replace(tzinfo=None)
-    return value
+    return sorted(value.items()) if isinstance(value, dict) else value

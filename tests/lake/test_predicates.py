@@ -12,7 +12,10 @@ from headgate.storage.memory import MemoryStore
 from headgate.table import Table
 from tests.iceberg.predicates import PARTITIONINGS, PREDICATES, SCHEMA, Example, Row, comparable, rows, table
 
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=150)
+SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+
+
+EXAMPLES = st.lists(PREDICATES, max_size=6)
 
 
 def made(partition_by: tuple[str, ...], appended: list[list[Row]]) -> Table:
@@ -28,9 +31,7 @@ def matching(example: Example, given: list[Row]) -> list[Row]:
 
 
 @SLOW
-@given(
-    st.sampled_from(PARTITIONINGS), st.lists(rows(), min_size=1, max_size=3), st.lists(PREDICATES, max_size=6)
-)
+@given(st.sampled_from(PARTITIONINGS), st.lists(rows(), min_size=1, max_size=3), EXAMPLES)
 def test_a_read_with_a_predicate_is_all_rows_filtered(
     partition_by: tuple[str, ...], appended: list[list[Row]], examples: list[Example]
 ) -> None:
@@ -46,7 +47,7 @@ def test_a_read_with_a_predicate_is_all_rows_filtered(
 @given(
     st.sampled_from(PARTITIONINGS),
     st.lists(rows(1, 4), min_size=1, max_size=3),
-    st.lists(PREDICATES, max_size=6),
+    EXAMPLES,
 )
 def test_a_file_that_is_said_to_match_as_a_whole_does(
     partition_by: tuple[str, ...], appended: list[list[Row]], examples: list[Example]

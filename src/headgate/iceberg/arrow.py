@@ -22,7 +22,8 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import DoubleType, FloatType, IcebergType
+from pyiceberg.transforms import Transform, TruncateTransform
+from pyiceberg.types import BinaryType, DoubleType, FloatType, IcebergType
 
 from headgate.errors import InvalidInputError
 from headgate.iceberg.avro import physical
@@ -207,16 +208,18 @@ def _transformed(data: pa.Table, schema: Schema, field: Any) -> Any:
     column = data.column(name.split(".")[0])
     for part in name.split(".")[1:]:
         column = pc.struct_field(column, part)
-    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return transformed(values, field.transform, schema.find_type(field.source_id))
+    return transformed(column, field.transform, schema.find_type(field.source_id))
 
 
-def transformed(values: pa.Array, transform: Any, kind: IcebergType) -> pa.Array:
+def transformed(column: Any, transform: Transform[Any, Any], kind: IcebergType) -> Any:
     """The partition values of a column, by pyiceberg's transforms."""
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_decimal(values.type):
         # pyiceberg's core wants them at addresses that divide by 16; what comes from Spark's workers does
         # not always lie so. Taking the values copies them.
         values = values.take(pa.array(range(len(values)), pa.int64()))
+    if isinstance(transform, TruncateTransform) and isinstance(kind, BinaryType):
+        return pc.binary_slice(values, 0, transform.width)  # the core has it for texts only
     return transform.pyarrow_transform(kind)(values)
 
 

@@ -288,7 +288,7 @@ def _on_column(atom: Bound, strict: bool) -> Any:
             return _like(column, prefix, negated, strict)
 
 
-def _comparison(column: Field, operator: Operator, value: Any, strict: bool) -> BooleanExpression:
+def _comparison(column: Field, operator: Operator, value: Any, strict: bool) -> Any:
     if isinstance(column.type, FloatType) and not _is_float(value):
         return _or_unknown(column, strict)  # pyiceberg would round it, and compare with another number
     compared = _compared(_reference(column), column.type, operator, value)

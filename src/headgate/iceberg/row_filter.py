@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import FloatType, NestedField
 
 from headgate.core.predicate import Operator
+from headgate.iceberg.arrow import transformed
 from headgate.iceberg.avro import physical
 from headgate.iceberg.bound import (
     AllOf,
@@ -78,11 +79,10 @@ def _on_values(column: Any, bound: IsNan | NotNan | Compare | Among | Matches | 
             found = pc.match_substring_regex(column, _regex(pattern))
             return pc.invert(found) if negated else found
         case TransformCompare(field, transform, operator, value):
-            number = pa.scalar(value, pa.int32()) if bound.plain is None else None
-            if number is None:
-                assert bound.plain is not None
+            if bound.plain is not None:
                 return selected_in(column, bound.plain)
-            return _COMPARE[operator](transform.pyarrow_transform(field.type)(column), number)
+            number = pa.scalar(value, pa.int32())
+            return _COMPARE[operator](transformed(column, transform, field.type), number)
 
 
 def selected_in(column: Any, bound: Bound) -> Any:
@@ -110,7 +110,7 @@ def _compared(column: Any, field: Field, operator: Operator, value: Any) -> Any:
 
 def _in_partitions(rows: pa.Table, bound: InPartitions) -> Any:
     keys = [
-        transform.pyarrow_transform(field.type)(_column(rows, field)).to_pylist()
+        transformed(_column(rows, field), transform, field.type).to_pylist()
         for field, transform in bound.fields
     ]
     found = [
