@@ -1,7 +1,7 @@
 """Planning a read of one partition among many, beside pyiceberg on the same table.
 
-Both begin cold: nothing of the table is in memory. `ours / theirs` is the part of pyiceberg's time that Headgate
-needs; the bar is a fifth.
+Both begin cold: nothing of the table is in memory. `ours / theirs` is the part of pyiceberg's time that
+Headgate needs; the bar is a fifth.
 
     .venv/bin/python benchmarks/planning.py [--files 10000] [--partitions 100] [--json FILE] [--markdown FILE]
 """
@@ -47,7 +47,7 @@ class Measurement:
 
 
 def prepared(place: Path, files: int, partitions: int) -> Table:
-    """A table whose manifests name `files` files in ten commits; only one of each partition is really there."""
+    """A table whose manifests name `files` files in ten commits; one of each partition is really there."""
     lake = hg.Lake.init(place, divisor=100)
     table = lake.create_table(
         "bench.events", "part INT, id BIGINT, name STRING, amount DOUBLE", partition_by=["part"]
@@ -125,10 +125,9 @@ def markdown(measurements: list[Measurement], files: int, partitions: int) -> st
             PAGE_BEGIN,
             "## Planning",
             "",
-            "Made by `.venv/bin/python benchmarks/planning.py --markdown docs/benchmarks.md` on a machine with",
-            f"{os.cpu_count()} cores, Python {platform.python_version()}, headgate {hg.__version__}: a table of",
-            f"{files:,} files in {partitions} partitions on a local disk, opened anew for each plan, by Headgate",
-            "and by pyiceberg.",
+            "Made by `.venv/bin/python benchmarks/planning.py --markdown docs/benchmarks.md` on a machine",
+            f"with {os.cpu_count()} cores, Python {platform.python_version()}, headgate {hg.__version__}:",
+            f"a table of {files:,} files in {partitions} partitions on a local disk, opened anew each time.",
             "",
             "| predicate | files | skipped | ours ms | pyiceberg ms | ours / theirs |",
             "|---|---:|---|---:|---:|---:|",

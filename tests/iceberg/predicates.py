@@ -68,7 +68,9 @@ INTS = st.sampled_from([-(2**31), -5, -4, -1, 0, 1, 2, 3, 4, 7, 8, 2**31 - 1])
 LONGS = st.sampled_from([-(2**63), -9, -4, -1, 0, 1, 3, 4, 5, 11, 2**63 - 1])
 FLOATS = st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 0.1, 0.5, 1.5, 3.0, math.inf, math.nan])
 DECIMALS = st.sampled_from([Decimal(n).scaleb(-2) for n in (-999999900, -151, -150, -1, 0, 1, 149, 150, 300)])
-BIG = st.sampled_from([Decimal(n) for n in ("0.000", "0.001", "-0.006", "0.007", "-0.014", "9" * 35 + ".999")])
+BIG = st.sampled_from(
+    [Decimal(n) for n in ("0.000", "0.001", "-0.006", "0.007", "-0.014", "9" * 35 + ".999")]
+)
 DATES = st.sampled_from(
     [
         dt.date(1969, 12, 31),
