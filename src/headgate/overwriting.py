@@ -111,7 +111,7 @@ class Overwriting:
 def checked_rows(rows: Any, table: str) -> pa.Table:
     if not isinstance(rows, pa.Table):
         raise InvalidInputError(
-            f"{table}: to replace some rows, the new ones must be a pyarrow Table, not a {type(rows).__name__}"
+            f"{table}: rows that replace some others must be a pyarrow Table, not a {type(rows).__name__}"
         )
     return rows
 

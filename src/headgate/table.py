@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.arguments import texts
+from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.binding import bind_text
+from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
@@ -112,8 +114,7 @@ class Table:
         whole = view.metadata.schema
         schema = whole if columns is None else _selected(whole, columns)
         only = None if where is None else bind_text(where, whole)
-        files = [planned.file for planned in plan(view.loader, view.metadata, only).files]
-        return read_rows(self._lake.driver, view.loader, files, schema, only, limit)
+        return read_rows(self._lake.driver, view.loader, view.files(only), schema, only, limit)
 
     def plan(self, where: str | None = None, *, version: int | None = None) -> Plan:
         """The files that a read with `where` looks at, and how many it passes over."""
@@ -133,7 +134,7 @@ class Table:
 
         view = self._view(version)
         schema = view.metadata.schema if columns is None else _selected(view.metadata.schema, columns)
-        return read_files(self._lake.driver, spark, [entry.file for entry in view.live_entries()], schema)
+        return read_files(self._lake.driver, spark, view.files(), schema)
 
     def files(self, *, version: int | None = None) -> tuple[TableFile, ...]:
         """The data files, oldest first."""
@@ -164,6 +165,10 @@ class TableView:
     @property
     def metadata(self) -> TableMetadata:
         return self.loader.metadata(self.ref.metadata)
+
+    def files(self, only: Bound | None = None) -> list[DataFile]:
+        """The data files, oldest first; with `only`, those that can hold rows that it selects."""
+        return [planned.file for planned in plan(self.loader, self.metadata, only).files]
 
 
 def _selected(schema: Schema, columns: Sequence[str]) -> Schema:
