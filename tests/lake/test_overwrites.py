@@ -304,7 +304,7 @@ def test_footprints_are_bounded_and_what_is_left_out_counts_as_everything() -> N
     assert again == large == FileFootprint(None, None)
     ref = TableRef(UUID, "t", "m")
     mine = TableFootprint("a.b", UUID, selects=lambda *_: False, removed=frozenset({file_mark("x")}))
-    ours = Footprint(a_record().txid, PropertyChange(), (mine,))
+    ours = Footprint(a_record().txid, PropertyChange(), tables=(mine,))
     theirs = TableCommit(
         "a.b", TableAction.CHANGE, ref, snapshot_id=1, operation="overwrite", footprint=large
     )
