@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headgate.core.conflict import Footprint, TableFootprint
+from headgate.core.conflict import Footprint, Isolation, Selects, TableFootprint
 from headgate.iceberg.data_file import DataFile
+from headgate.model.footprint import FileFootprint, file_mark
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange, TagChange
 from headgate.model.strategy import StrategyName
@@ -35,15 +36,18 @@ class NewTable:
 class TableChange:
     """All that a transaction does to one table. Either `new` or `base` is given.
 
-    `base` is the table as the transaction saw it. `replaced` are the files that it removes: None for none, a
-    set for an overwrite (empty if the table was). `dropped` excludes everything else.
+    `base` is the table as the transaction saw it. `replaced` are the files that it removes, by path: None if
+    it overwrites nothing, empty if it found none. `selects` tells which rows an overwrite was about; None for
+    all. `dropped` excludes everything else.
     """
 
     name: str
     base: TableRef | None = None
     new: NewTable | None = None
     added: tuple[DataFile, ...] = ()
-    replaced: frozenset[str] | None = None
+    replaced: Mapping[str, DataFile] | None = None
+    selects: Selects | None = None
+    isolation: Isolation = Isolation.WRITE_SERIALIZABLE
     properties: PropertyChange = field(default_factory=PropertyChange)
     renamed_to: str | None = None
     dropped: bool = False
@@ -56,14 +60,26 @@ class TableChange:
     def changes_files(self) -> bool:
         return bool(self.added) or self.replaced is not None
 
+    @property
+    def replaces_all(self) -> bool:
+        return self.replaced is not None and self.selects is None
+
+    def file_footprint(self) -> FileFootprint | None:
+        if not self.changes_files:
+            return None
+        return FileFootprint.of(((f.spec_id, f.partition) for f in self.added), self.replaced or ())
+
     def footprint(self) -> TableFootprint:
         takes_name = self.name_after if self.new is not None else self.renamed_to
         return TableFootprint(
             name=self.name,
             uuid=None if self.base is None else self.base.uuid,
             takes_name=takes_name,
-            replaces_all=self.replaced is not None,
+            replaces_all=self.replaces_all,
             property_names=self.properties.names(),
+            selects=self.selects,
+            removed=frozenset(file_mark(path) for path in self.replaced or ()),
+            isolation=self.isolation,
         )
 
 

@@ -7,6 +7,7 @@ HeadgateError
 ├── NotFoundError            lake, version, …            -> check the name
 ├── AlreadyExistsError       the name is taken           -> open it, or choose another
 ├── InvalidInputError        options, values             -> fix the call
+│   └── UnreadablePredicateError  not in our subset of SQL -> write it otherwise, or leave it to Spark
 ├── UnsupportedError         storage or format feature   -> choose another strategy, upgrade
 ├── StorageError             the environment             -> retry later
 │   ├── StorageRefusedError  certainly nothing changed   -> mend the cause (rights, space), retry
@@ -84,6 +85,16 @@ class InvalidInputError(HeadgateError):
 
     kind = "invalid-input"
     usual_step = "fix the call"
+
+
+class UnreadablePredicateError(InvalidInputError):
+    """The text of a predicate is not in the subset of SQL that is read here. Nothing changed.
+
+    Another engine may still read it; it then filters rows, and no file is skipped.
+    """
+
+    kind = "unreadable-predicate"
+    usual_step = "see docs/predicates.md for what can be written"
 
 
 class UnsupportedError(HeadgateError):

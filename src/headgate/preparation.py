@@ -14,7 +14,8 @@ from pathlib import PurePosixPath
 from pyiceberg.typedef import Record as PartitionRecord
 
 from headgate.changes import TableChange
-from headgate.iceberg.data_file import DataFile, Manifest
+from headgate.errors import ConflictError
+from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table, with_previous, with_properties
 from headgate.iceberg.snapshot import FileChange, Occasion, manifests_to_read, snapshot_id, take_snapshot
@@ -111,13 +112,25 @@ def _with_files(
 ) -> tuple[TableMetadata, tuple[Manifest, ...], dict[str, bytes]]:
     current = () if change.new is not None else loader.manifests(metadata)
     operation = "append" if change.replaced is None else "overwrite"
-    files = FileChange(operation, change.added, change.replaced or frozenset())
+    files = FileChange(operation, change.added, frozenset(change.replaced or ()))
     occasion = attempt.occasion()
     needed = sorted(manifests_to_read(current, files, occasion), key=lambda manifest: manifest.path)
     entries = dict(zip((manifest.path for manifest in needed), loader.entries(needed), strict=True))
+    _require_present(change, entries)
     snapshot = take_snapshot(metadata, current, entries, files, occasion)
     objects = {loader.key(path): data for path, data in snapshot.objects.items()}
     return snapshot.metadata, snapshot.manifests, objects
+
+
+def _require_present(change: TableChange, entries: Mapping[str, Sequence[Entry]]) -> None:
+    """Refuses to remove a file that is gone: the rows that took its place would stay beside ours.
+
+    The rules find this from the records alone; this is the last look, at the files themselves.
+    """
+    live = {e.file.path for group in entries.values() for e in group if e.status is not Status.DELETED}
+    gone = sorted(path for path in change.replaced or () if path not in live)
+    if gone:
+        raise ConflictError(f"{change.name}: {len(gone)} files to be removed are gone already, as {gone[0]}")
 
 
 def _commit(change: TableChange, ref: TableRef, metadata: TableMetadata, txid: TxId) -> TableCommit:
@@ -133,21 +146,23 @@ def _commit(change: TableChange, ref: TableRef, metadata: TableMetadata, txid: T
         renamed_from=change.name if action is TableAction.RENAME else None,
         snapshot_id=snapshot_id(txid, metadata.uuid) if change.changes_files else None,
         operation=("append" if change.replaced is None else "overwrite") if change.changes_files else None,
-        replaces_all=change.replaced is not None,
+        replaces_all=change.replaces_all,
         property_names=change.properties.names(),
+        footprint=change.file_footprint(),
     )
 
 
 def _paths(change: TableChange, metadata: TableMetadata) -> dict[str, PathChange]:
-    """The virtual paths that the change touches, with what it adds there."""
+    """The virtual paths that the change touches, with what it adds and removes there."""
     paths: dict[str, PathChange] = {}
     for file in change.added:
         path = virtual_path(change.name_after, file, metadata)
         added = PathChange(files_added=1, rows_added=file.record_count, bytes_added=file.size_bytes)
         paths[path] = paths.get(path, PathChange()) + added
-    if change.replaced:
-        path = f"/{change.name_after.replace('.', '/')}"
-        paths[path] = paths.get(path, PathChange()) + PathChange(files_removed=len(change.replaced))
+    for file in (change.replaced or {}).values():
+        path = virtual_path(change.name_after, file, metadata)
+        removed = PathChange(files_removed=1, rows_removed=file.record_count)
+        paths[path] = paths.get(path, PathChange()) + removed
     return paths
 
 

@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.arguments import texts
+from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow_files import read_rows
-from headgate.iceberg.data_file import DataFile, Entry, Status
+from headgate.iceberg.binding import bind_text
+from headgate.iceberg.bound import Bound
+from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.planning import Plan, plan
 from headgate.model.table import TableRef
 from headgate.transaction import CommitResult
 
@@ -72,20 +76,51 @@ class Table:
         """Adds rows, in a transaction of its own."""
         return self._lake._run(args, lambda tx: tx.table(self.name).append(rows))
 
-    def overwrite(self, rows: pa.Table, *, args: Sequence[str] = ()) -> CommitResult:
-        """Replaces all rows that the table has now, in a transaction of its own."""
-        return self._lake._run(args, lambda tx: tx.table(self.name).overwrite(rows))
+    def overwrite(
+        self, rows: pa.Table, where: str | None = None, *, args: Sequence[str] = ()
+    ) -> CommitResult:
+        """Replaces all rows that the table has now, or exactly those that `where` selects.
+
+        In a transaction of its own, which is run again after a conflict. Each of the new rows must be one
+        that `where` selects; otherwise `InvalidInputError` shows some that are not, and nothing is changed.
+        """
+        return self._lake._run(args, lambda tx: tx.table(self.name).overwrite(rows, where))
+
+    def overwrite_partitions(self, rows: pa.Table, *, args: Sequence[str] = ()) -> CommitResult:
+        """Replaces the partitions that `rows` belong to, in a transaction of its own; others stay."""
+        return self._lake._run(args, lambda tx: tx.table(self.name).overwrite_partitions(rows))
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
         """Sets table properties, in a transaction of its own."""
         return self._lake._run(args, lambda tx: tx.table(self.name).set_properties(properties))
 
-    def read_arrow(self, *, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
-        """All rows, without starting a JVM: for small tables. `version`: as it was then."""
+    def read_arrow(
+        self,
+        *,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+        version: int | None = None,
+    ) -> pa.Table:
+        """Rows, without starting a JVM: for small results.
+
+        `where` is a predicate (see docs/predicates.md): files without a matching row are not read as far as
+        partitions and column bounds tell. `limit`: at most so many rows, any of them. `version`: as it was
+        then.
+        """
+        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+            raise InvalidInputError(f"limit is a number from 0 on, but got {limit!r}")
         view = self._view(version)
-        schema = view.metadata.schema if columns is None else _selected(view.metadata.schema, columns)
-        files = [file.file for file in view.live_entries()]
-        return read_rows(self._lake._driver, view.loader, files, schema)
+        whole = view.metadata.schema
+        schema = whole if columns is None else _selected(whole, columns)
+        only = None if where is None else bind_text(where, whole)
+        return read_rows(self._lake._driver, view.loader, view.files(only), schema, only, limit)
+
+    def plan(self, where: str | None = None, *, version: int | None = None) -> Plan:
+        """The files that a read with `where` looks at, and how many it passes over."""
+        view = self._view(version)
+        only = None if where is None else bind_text(where, view.metadata.schema)
+        return plan(view.loader, view.metadata, only)
 
     def read(
         self,
@@ -99,21 +134,20 @@ class Table:
 
         view = self._view(version)
         schema = view.metadata.schema if columns is None else _selected(view.metadata.schema, columns)
-        return read_files(self._lake._driver, spark, [entry.file for entry in view.live_entries()], schema)
+        return read_files(self._lake._driver, spark, view.files(), schema)
 
     def files(self, *, version: int | None = None) -> tuple[TableFile, ...]:
         """The data files, oldest first."""
         view = self._view(version)
-        entries = sorted(view.live_entries(), key=lambda entry: (entry.sequence_number, entry.file.path))
         return tuple(
             TableFile(
-                path=entry.file.path,
-                rows=entry.file.record_count,
-                size_bytes=entry.file.size_bytes,
-                version=entry.sequence_number or 0,
-                partition=_partition_by_name(view.metadata, entry.file),
+                path=planned.file.path,
+                rows=planned.file.record_count,
+                size_bytes=planned.file.size_bytes,
+                version=planned.sequence_number,
+                partition=_partition_by_name(view.metadata, planned.file),
             )
-            for entry in entries
+            for planned in plan(view.loader, view.metadata, None).files
         )
 
     def _view(self, version: int | None = None) -> TableView:
@@ -132,9 +166,9 @@ class TableView:
     def metadata(self) -> TableMetadata:
         return self.loader.metadata(self.ref.metadata)
 
-    def live_entries(self) -> list[Entry]:
-        groups = self.loader.entries(self.loader.manifests(self.metadata))
-        return [entry for group in groups for entry in group if entry.status is not Status.DELETED]
+    def files(self, only: Bound | None = None) -> list[DataFile]:
+        """The data files, oldest first; with `only`, those that can hold rows that it selects."""
+        return [planned.file for planned in plan(self.loader, self.metadata, only).files]
 
 
 def _selected(schema: Schema, columns: Sequence[str]) -> Schema:

@@ -18,7 +18,6 @@ from headgate.core.arguments import public_properties, texts
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.arrow_files import write_rows
-from headgate.iceberg.data_file import Status
 from headgate.iceberg.ddl import parse_columns
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table
@@ -27,6 +26,7 @@ from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange
 from headgate.model.state import LakeState
 from headgate.model.table import TableName
+from headgate.overwriting import Overwriting
 from headgate.preparation import table_location
 
 if TYPE_CHECKING:
@@ -66,11 +66,20 @@ class TableWriter:
         change = self._change()
         self._tx.note(replace(change, added=(*change.added, *self._written(change, rows))))
 
-    def overwrite(self, rows: pa.Table) -> None:
-        """Replaces all rows that the transaction sees."""
-        change = self._change()
-        replaced = frozenset() if change.base is None else self._files_at_base(change)
-        self._tx.note(replace(change, added=self._written(change, rows), replaced=replaced))
+    def overwrite(self, rows: pa.Table, where: str | None = None) -> None:
+        """Replaces all rows that the transaction sees, or exactly those that `where` selects.
+
+        Each of the new rows must be one that `where` selects. Files of which all rows go are not read.
+        """
+        overwriting = self._overwriting(self._change())
+        self._tx.note(overwriting.all(rows) if where is None else overwriting.some(rows, where))
+
+    def overwrite_partitions(self, rows: pa.Table) -> None:
+        """Replaces the partitions, by the table's present spec, that `rows` belong to; others stay.
+
+        Rows of these partitions in files of older specs are replaced too: such files are written anew.
+        """
+        self._tx.note(self._overwriting(self._change()).partitions(rows))
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Sets table properties."""
@@ -83,6 +92,10 @@ class TableWriter:
         if noted is not None and noted.dropped:
             raise NotFoundError(f"the table {self.name} was dropped in this transaction")
         return noted or TableChange(self.name, base=found(self._tx.base, self.name))
+
+    def _overwriting(self, change: TableChange) -> Overwriting:
+        tx = self._tx
+        return Overwriting(change, self._metadata(change), tx.driver, tx.loader(), tx.id, self._written)
 
     def _written(self, change: TableChange, rows: pa.Table) -> tuple[Any, ...]:
         metadata = self._metadata(change)
@@ -105,13 +118,6 @@ class TableWriter:
         location = table_location(TableName.parse(change.name_after), new.uuid, self._tx.base)
         uri = loader.uri(location)
         return new_table(new.uuid, uri, new.schema, new.spec, new.sort_order, new.properties, now_ms=0)
-
-    def _files_at_base(self, change: TableChange) -> frozenset[str]:
-        assert change.base is not None
-        loader = self._tx.loader()
-        manifests = loader.manifests(loader.metadata(change.base.metadata))
-        entries = (entry for group in loader.entries(manifests) for entry in group)
-        return frozenset(entry.file.path for entry in entries if entry.status is not Status.DELETED)
 
 
 def create(

@@ -8,21 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
 
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange, Record
 from headgate.model.table import TableAction, TableCommit
 
 
+class Isolation(Enum):
+    """How much of what others did meanwhile a change may overlook: the table property `isolation`."""
+
+    SNAPSHOT = "snapshot"
+    WRITE_SERIALIZABLE = "write-serializable"
+    SERIALIZABLE = "serializable"
+
+
+Selects: TypeAlias = Callable[[int, tuple[Any, ...]], bool]
+"""Whether a predicate can select rows of a partition, given the id of its spec and its values."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableFootprint:
-    """What a transaction does to one table. `uuid` is None for a table that it creates."""
+    """What a transaction does to one table. `uuid` is None for a table that it creates.
+
+    `selects` is given by an overwrite of some rows: which ones. `removed` are marks of the files it removes.
+    """
 
     name: str
     uuid: str | None
     takes_name: str | None = None
     replaces_all: bool = False
     property_names: frozenset[str] = frozenset()
+    selects: Selects | None = None
+    removed: frozenset[str] = frozenset()
+    isolation: Isolation = Isolation.WRITE_SERIALIZABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +132,56 @@ def _both_replace(ours: Footprint, other: Record) -> str | None:
     return None
 
 
+def _replaced_before(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        if mine.selects is not None and theirs.replaces_all:
+            return f"it replaced all rows of {mine.name}"
+    return None
+
+
+def _same_files(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        if theirs.operation != "overwrite" or theirs.replaces_all or not mine.removed:
+            continue
+        gone = None if theirs.footprint is None else theirs.footprint.removed
+        if gone is None:
+            return f"both remove files of {mine.name}, and it removed too many to name"
+        if mine.removed & gone:
+            return f"both remove the same files of {mine.name} ({len(mine.removed & gone)} of them)"
+    return None
+
+
+def _rows_inside(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        if theirs.operation == "overwrite" and not theirs.replaces_all and _adds_inside(mine, theirs):
+            return f"it replaced rows of {mine.name} that this overwrite is about"
+    return None
+
+
+def _append_inside(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        serial = mine.isolation is Isolation.SERIALIZABLE
+        if serial and theirs.operation == "append" and _adds_inside(mine, theirs):
+            return f"it added rows of {mine.name} that this overwrite is about"
+    return None
+
+
+def _append_to_all(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        serial = mine.isolation is Isolation.SERIALIZABLE
+        if serial and mine.replaces_all and theirs.snapshot_id is not None:
+            return f"it added rows of {mine.name}, all of which this replaces"
+    return None
+
+
+def _adds_inside(mine: TableFootprint, theirs: TableCommit) -> bool:
+    """Whether they can have added rows that our overwrite selects."""
+    if mine.selects is None or theirs.snapshot_id is None:
+        return False
+    added = None if theirs.footprint is None else theirs.footprint.added
+    return added is None or any(mine.selects(spec_id, partition) for spec_id, partition in added)
+
+
 def _same_table_property(ours: Footprint, other: Record) -> str | None:
     for mine, theirs in _pairs(ours, other):
         names = sorted(mine.property_names & theirs.property_names)
@@ -121,7 +191,12 @@ def _same_table_property(ours: Footprint, other: Record) -> str | None:
 
 
 MATRIX: tuple[Rule, ...] = (
+    Rule(14, "overwrite of some rows against overwrite of all", _replaced_before),
+    Rule(25, "overwrite of some rows against append, serializable", _append_inside),
     Rule(27, "overwrite against overwrite", _both_replace),
+    Rule(27, "overwrite against overwrite, same files", _same_files),
+    Rule(27, "overwrite against overwrite, same rows", _rows_inside),
+    Rule(28, "overwrite of all rows against append, serializable", _append_to_all),
     Rule(31, "property change against property change", _same_property),
     Rule(31, "table property change against table property change", _same_table_property),
     Rule(31, "tag against tag", _same_tag),

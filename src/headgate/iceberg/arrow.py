@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,8 @@ from pyiceberg.io.pyarrow import (
 )
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
+from pyiceberg.transforms import Transform, TruncateTransform
+from pyiceberg.types import BinaryType, DoubleType, FloatType, IcebergType
 
 from headgate.errors import InvalidInputError
 from headgate.iceberg.avro import physical
@@ -206,16 +208,18 @@ def _transformed(data: pa.Table, schema: Schema, field: Any) -> Any:
     column = data.column(name.split(".")[0])
     for part in name.split(".")[1:]:
         column = pc.struct_field(column, part)
-    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return transformed(values, field.transform, schema.find_type(field.source_id))
+    return transformed(column, field.transform, schema.find_type(field.source_id))
 
 
-def transformed(values: pa.Array, transform: Any, kind: IcebergType) -> pa.Array:
+def transformed(column: Any, transform: Transform[Any, Any], kind: IcebergType) -> Any:
     """The partition values of a column, by pyiceberg's transforms."""
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_decimal(values.type):
         # pyiceberg's core wants them at addresses that divide by 16; what comes from Spark's workers does
         # not always lie so. Taking the values copies them.
         values = values.take(pa.array(range(len(values)), pa.int64()))
+    if isinstance(transform, TruncateTransform) and isinstance(kind, BinaryType):
+        return pc.binary_slice(values, 0, transform.width)  # the core has it for texts only
     return transform.pyarrow_transform(kind)(values)
 
 
@@ -253,6 +257,19 @@ def data_file(
         split_offsets=tuple(statistics["split_offsets"]),
         sort_order_id=metadata.sort_order.order_id,
     )
+
+
+def with_nan_counts(file: DataFile, rows: pa.Table, schema: Schema) -> DataFile:
+    """The file with the number of NaN in each outermost column, which footers do not have.
+
+    Bounds leave NaN out, so without the number nothing is known of a column of floating point.
+    """
+    counted = {
+        column.field_id: int(pc.sum(pc.is_nan(rows.column(column.name))).as_py() or 0)
+        for column in schema.fields
+        if isinstance(column.field_type, FloatType | DoubleType) and column.field_id in file.metrics.values
+    }
+    return replace(file, metrics=replace(file.metrics, nans=counted))
 
 
 def footer_of(data: bytes) -> pq.FileMetaData:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -14,10 +14,20 @@ from pyiceberg.typedef import Record as PartitionRecord
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
-from headgate.iceberg.arrow import concatenated, data_file, encode_parquet, fitted, footer_of, partitioned
+from headgate.iceberg.arrow import (
+    concatenated,
+    data_file,
+    encode_parquet,
+    fitted,
+    footer_of,
+    partitioned,
+    with_nan_counts,
+)
+from headgate.iceberg.bound import Bound, fields_of
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.row_filter import selected
 from headgate.model.identifiers import TxId
 
 
@@ -39,7 +49,8 @@ def _write_one(
     data = encode_parquet(rows)
     uri = new_file_uri(metadata, txid, partition, driver.host.new_txid())
     driver.put(uri.removeprefix(driver.store.uri() + "/"), data)
-    return data_file(uri, len(data), footer_of(data), partition, metadata)
+    file = data_file(uri, len(data), footer_of(data), partition, metadata)
+    return with_nan_counts(file, rows, metadata.schema)
 
 
 def new_file_uri(metadata: TableMetadata, txid: TxId, partition: Partition, name: TxId) -> str:
@@ -49,22 +60,74 @@ def new_file_uri(metadata: TableMetadata, txid: TxId, partition: Partition, name
     return "/".join((metadata.location, *parts))
 
 
-def read_rows(driver: Driver, loader: TableLoader, files: Iterable[DataFile], schema: Schema) -> pa.Table:
-    """The rows of `files` as `schema` has them: columns are found by field id, as Iceberg wants it."""
-    tables = driver.host.together([partial(_read_one, driver, loader, file, schema) for file in files])
-    return concatenated(tables, schema)
+def read_rows(
+    driver: Driver,
+    loader: TableLoader,
+    files: Sequence[DataFile],
+    schema: Schema,
+    only: Bound | None = None,
+    limit: int | None = None,
+) -> pa.Table:
+    """The rows of `files` as `schema` has them: columns are found by field id, as Iceberg wants it.
+
+    With `only`, exactly the rows that it selects, bound to the schema of the whole table. With `limit`, at
+    most that many: files are read until there are enough.
+    """
+    tables: list[pa.Table] = []
+    missing = limit
+    for group in _groups(files, limit is not None):
+        if missing is not None and missing <= 0:
+            break
+        tables += driver.host.together([partial(_read_one, driver, loader, f, schema, only) for f in group])
+        missing = None if limit is None else limit - sum(table.num_rows for table in tables)
+    rows = concatenated(tables, schema)
+    return rows if limit is None else rows.slice(0, limit)
 
 
-def _read_one(driver: Driver, loader: TableLoader, file: DataFile, schema: Schema) -> pa.Table:
+def _groups(files: Sequence[DataFile], growing: bool) -> Iterator[Sequence[DataFile]]:
+    """Files that are read at once: all of them, or one, two, four, … where few may be enough."""
+    start, size = 0, 1 if growing else len(files)
+    while start < len(files):
+        yield files[start : start + size]
+        start, size = start + size, size * 2
+
+
+def _read_one(
+    driver: Driver, loader: TableLoader, file: DataFile, schema: Schema, only: Bound | None
+) -> pa.Table:
+    needed = Schema() if only is None else _columns_of(only)
+    table = _fetched(driver, loader, file, {*_outermost(schema), *_outermost(needed)})
+    if only is None:
+        return _as_schema(table, schema)
+    mask = selected(_as_schema(table, needed), only)
+    return _as_schema(table.filter(mask), schema)
+
+
+def _fetched(driver: Driver, loader: TableLoader, file: DataFile, column_ids: set[int]) -> pa.Table:
+    """The outermost columns of a file that have one of these ids."""
     data = driver.get(loader.key(file.path))
     if data is None:
         raise CorruptLakeError(f"{file.path} is named by the lake, but is not there")
     try:
-        table = pq.read_table(io.BytesIO(data))
+        parquet = pq.ParquetFile(io.BytesIO(data))
+        names = [f.name for f in pyarrow_to_schema(parquet.schema_arrow).fields if f.field_id in column_ids]
+        # Without any column the number of rows would be lost: those that were added later are null in each.
+        return parquet.read(columns=names or parquet.schema_arrow.names[:1])
     except (pa.ArrowInvalid, OSError) as error:
         raise CorruptLakeError(f"{file.path} cannot be read: {error}") from error
+
+
+def _as_schema(table: pa.Table, schema: Schema) -> pa.Table:
+    if not schema.fields:
+        return table.select([])
     file_schema = pyarrow_to_schema(table.schema)
-    batches: Sequence[pa.RecordBatch] = [
-        _to_requested_schema(schema, file_schema, batch) for batch in table.to_batches()
-    ]
+    batches = [_to_requested_schema(schema, file_schema, batch) for batch in table.to_batches()]
     return pa.Table.from_batches(batches) if batches else concatenated([], schema)
+
+
+def _columns_of(only: Bound) -> Schema:
+    return Schema(*{field.column.field_id: field.column for field in fields_of(only)}.values())
+
+
+def _outermost(schema: Schema) -> set[int]:
+    return {field.field_id for field in schema.fields}

@@ -93,9 +93,10 @@ def decode_manifest(data: bytes, manifest: Manifest, wanted: Wanted | None = Non
         uniform = blocks.metadata.get(BLOCKS_KEY) == BLOCKS_BY_PARTITION
         for block in blocks:
             for record in block:
-                entry = _entry_from_avro(cast(Mapping[str, Any], record), manifest)
-                if wanted is None or wanted(entry.file.partition):
-                    yield entry
+                fields = cast(Mapping[str, Any], record)
+                # Asked before the entry is made: most of what planning decodes is passed over.
+                if wanted is None or wanted(_partition_from_avro(fields)):
+                    yield _entry_from_avro(fields, manifest)
                 elif uniform:
                     break
     except (ValueError, EOFError, KeyError, IndexError) as error:
@@ -144,7 +145,7 @@ def _entry_from_avro(record: Mapping[str, Any], manifest: Manifest) -> Entry:
         file_sequence_number=inherited if file_sequence is None else file_sequence,
         file=DataFile(
             path=source["file_path"],
-            partition=tuple(physical(value) for value in source["partition"].values()),
+            partition=_partition_from_avro(record),
             spec_id=manifest.spec_id,
             record_count=source["record_count"],
             size_bytes=source["file_size_in_bytes"],
@@ -161,6 +162,10 @@ def _entry_from_avro(record: Mapping[str, Any], manifest: Manifest) -> Entry:
             sort_order_id=source["sort_order_id"],
         ),
     )
+
+
+def _partition_from_avro(record: Mapping[str, Any]) -> Partition:
+    return tuple([physical(value) for value in record["data_file"]["partition"].values()])
 
 
 def physical(value: Any) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from headgate.errors import CorruptLakeError, InvalidInputError
+from headgate.model.footprint import FileFootprint
 from headgate.model.json_object import Json, JsonObject
 
 _PART = re.compile(r"[^\W_][\w\-]{0,99}|_[\w\-]{1,99}")
@@ -78,6 +79,7 @@ class TableCommit:
 
     `name` is the one after the commit; `renamed_from` the one before, if it is another. `replaces_all`: every
     file that the table had was removed. `property_names` are the table properties that were set or removed.
+    `footprint` says which files; None if there is none, or if it was written before footprints were.
     """
 
     name: str
@@ -88,6 +90,7 @@ class TableCommit:
     operation: str | None = None
     replaces_all: bool = False
     property_names: frozenset[str] = frozenset()
+    footprint: FileFootprint | None = None
     unknown: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
@@ -106,6 +109,8 @@ class TableCommit:
             fields["replaces_all"] = True
         if self.property_names:
             fields["property_names"] = [*sorted(self.property_names)]
+        if self.footprint is not None:
+            fields["footprint"] = self.footprint.to_json()
         return fields
 
     @classmethod
@@ -113,6 +118,7 @@ class TableCommit:
         action = source.text("action")
         if action not in {known.value for known in TableAction}:
             raise CorruptLakeError(f"{source.origin}: {action!r} is not something that is done to a table")
+        footprint = source.optional_object("footprint")
         return cls(
             name=source.text("name"),
             action=TableAction(action),
@@ -122,6 +128,7 @@ class TableCommit:
             operation=source.optional_text("operation"),
             replaces_all=source.fields.get("replaces_all") is True,
             property_names=frozenset(source.texts("property_names")),
+            footprint=None if footprint is None else FileFootprint.from_json(footprint),
             unknown=source.unknown(*_KNOWN_FIELDS),
         )
 
@@ -137,6 +144,7 @@ _KNOWN_FIELDS = (
     "operation",
     "replaces_all",
     "property_names",
+    "footprint",
 )
 
 

@@ -1,0 +1,406 @@
+"""What partitions, manifests and column metrics tell of a predicate, without reading a row.
+
+Two questions are asked of each: could a row match, and do all rows match. The answers are pyiceberg's, for
+one comparison at a time; what they are worth together is folded here. Its evaluators follow Iceberg's logic,
+in which null differs from everything; so each comparison is asked for together with "not null" (and "not
+NaN"), which also makes a missing count a reason to doubt.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from pyiceberg import expressions
+from pyiceberg.expressions import AlwaysFalse, AlwaysTrue, And, BooleanExpression, Or, Reference
+from pyiceberg.expressions.literals import (
+    BinaryLiteral,
+    BooleanLiteral,
+    DateLiteral,
+    DecimalLiteral,
+    DoubleLiteral,
+    LongLiteral,
+    StringLiteral,
+    TimestampLiteral,
+)
+from pyiceberg.expressions.literals import Literal as IcebergLiteral
+from pyiceberg.expressions.visitors import (
+    InclusiveProjection,
+    StrictProjection,
+    _InclusiveMetricsEvaluator,
+    _ManifestEvalVisitor,
+    _StrictMetricsEvaluator,
+    expression_evaluator,
+)
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    NestedField,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    UnknownType,
+)
+
+from headgate.core.predicate import Operator
+from headgate.iceberg.binding import after_prefix
+from headgate.iceberg.bound import (
+    AllOf,
+    Always,
+    Among,
+    AnyOf,
+    Atom,
+    Bound,
+    Compare,
+    Field,
+    InPartitions,
+    IsNan,
+    IsNull,
+    Matches,
+    NotNan,
+    NotNull,
+    TransformCompare,
+    both,
+    either,
+    fields_of,
+    partition_key,
+)
+from headgate.iceberg.data_file import DataFile, Manifest, Partition
+
+_make: Any = expressions
+"""Their constructors are not what type checkers see of the models."""
+_COMPARE: dict[Operator, Callable[..., BooleanExpression]] = {
+    Operator.EQUAL: _make.EqualTo,
+    Operator.NOT_EQUAL: _make.NotEqualTo,
+    Operator.LESS: _make.LessThan,
+    Operator.LESS_OR_EQUAL: _make.LessThanOrEqual,
+    Operator.GREATER: _make.GreaterThan,
+    Operator.GREATER_OR_EQUAL: _make.GreaterThanOrEqual,
+}
+_LITERALS: tuple[tuple[tuple[type[IcebergType], ...], type[IcebergLiteral[Any]]], ...] = (
+    ((BooleanType,), BooleanLiteral),
+    ((IntegerType, LongType), LongLiteral),
+    ((FloatType, DoubleType), DoubleLiteral),
+    ((DecimalType,), DecimalLiteral),
+    ((DateType,), DateLiteral),
+    ((TimestampType, TimestamptzType), TimestampLiteral),
+    ((StringType,), StringLiteral),
+)
+
+
+class Pruning:
+    """One predicate, and the specs and files of one table that it is asked about. Safe to share."""
+
+    def __init__(self, bound: Bound, schema: Schema, specs: Mapping[int, PartitionSpec]) -> None:
+        self._bound = bound
+        self._schema = schema
+        self._specs = specs
+        self._columns = _column_schema(bound)
+        self._by_spec: dict[int, _SpecPruning] = {}
+
+    def of_spec(self, spec_id: int) -> _SpecPruning:
+        known = self._by_spec.get(spec_id)
+        if known is None:
+            spec = _Spec(self._specs[spec_id], self._schema, self._columns)
+            known = self._by_spec[spec_id] = _SpecPruning(self._bound, spec)
+        return known
+
+    def manifest_could_match(self, manifest: Manifest) -> bool:
+        return self.of_spec(manifest.spec_id).manifest_could_match(manifest)
+
+    def partition_could_match(self, spec_id: int, partition: Partition) -> bool:
+        return self.of_spec(spec_id).residual(partition) != Always(False)
+
+    def could_match(self, file: DataFile) -> bool:
+        """False only if no row of the file matches."""
+        return self._metrics(file, strict=False)
+
+    def all_match(self, file: DataFile) -> bool:
+        """True only if every row of the file matches."""
+        return self._metrics(file, strict=True)
+
+    def _metrics(self, file: DataFile, strict: bool) -> bool:
+        residual = self.of_spec(file.spec_id).residual(file.partition)
+        if isinstance(residual, Always):
+            return residual.value
+        return _fold(residual, lambda atom: self._evaluators(atom)[strict](_Metrics(file)))
+
+    def _evaluators(self, atom: Atom) -> tuple[Callable[[Any], bool], Callable[[Any], bool]]:
+        known = self._known.get(atom)
+        if known is None:
+            inclusive, strict = _on_column(atom, strict=False), _on_column(atom, strict=True)
+            known = (
+                _InclusiveMetricsEvaluator(self._columns, inclusive).eval,
+                _StrictMetricsEvaluator(self._columns, strict).eval,
+            )
+            self._known[atom] = known
+        return known
+
+    @cached_property
+    def _known(self) -> dict[Atom, tuple[Callable[[Any], bool], Callable[[Any], bool]]]:
+        return {}
+
+
+class _SpecPruning:
+    """A predicate on the partitions of one spec."""
+
+    def __init__(self, bound: Bound, spec: _Spec) -> None:
+        self._bound = bound
+        self._spec = spec
+        self._atoms: dict[Atom, _PartitionAtom] = {}
+        self._residuals: dict[Partition, Bound] = {}
+
+    def manifest_could_match(self, manifest: Manifest) -> bool:
+        if not manifest.partitions:
+            return self._bound != Always(False)
+        summaries = _Summaries(manifest)
+        return _fold(self._bound, lambda atom: self._atom(atom).manifest_could_match(summaries))
+
+    def residual(self, partition: Partition) -> Bound:
+        """What is left to be asked of rows, once the partition is known."""
+        known = self._residuals.get(partition)
+        if known is None:
+            record = Record(*partition)
+            known = self._residuals[partition] = self._left(self._bound, partition, record)
+        return known
+
+    def _left(self, bound: Bound, partition: Partition, record: Record) -> Bound:
+        match bound:
+            case Always():
+                return bound
+            case AllOf(parts):
+                return both(*(self._left(part, partition, record) for part in parts))
+            case AnyOf(parts):
+                return either(*(self._left(part, partition, record) for part in parts))
+            case InPartitions(spec_id, _, partitions) if spec_id == self._spec.spec_id:
+                return Always(partition_key(partition) in partitions)
+            case _:
+                atom = self._atom(bound)
+                if not atom.could_match(record):
+                    return Always(False)
+                return Always(True) if atom.all_match(record) else bound
+
+    def _atom(self, atom: Atom) -> _PartitionAtom:
+        known = self._atoms.get(atom)
+        if known is None:
+            known = self._atoms[atom] = _PartitionAtom(atom, self._spec)
+        return known
+
+
+class _Spec:
+    """A partition spec with its fields as columns `p0`, `p1`, …: names that no caller can clash with."""
+
+    def __init__(self, spec: PartitionSpec, schema: Schema, columns: Schema) -> None:
+        self.spec_id = spec.spec_id
+        self.columns = columns
+        renamed, types = [], []
+        for position, part in enumerate(spec.fields):
+            renamed.append(PartitionField(part.source_id, part.field_id, part.transform, f"p{position}"))
+            types.append(NestedField(part.field_id, f"p{position}", _result_type(part, schema)))
+        self.spec = PartitionSpec(*renamed, spec_id=spec.spec_id)
+        self.schema = Schema(*types)
+
+
+class _PartitionAtom:
+    """One comparison, on partition values."""
+
+    def __init__(self, atom: Atom, spec: _Spec) -> None:
+        inclusive, strict = _on_partition(atom, spec)
+        self.could_match = expression_evaluator(spec.schema, inclusive, True)
+        self.all_match = expression_evaluator(spec.schema, strict, True)
+        self.manifest_could_match = _manifest_test(spec.schema, inclusive)
+
+
+def _manifest_test(schema: Schema, expression: BooleanExpression) -> Callable[[_Summaries], bool]:
+    # The visitor remembers the manifest that it looks at, and threads share ours: one for each question.
+    return lambda summaries: bool(_ManifestEvalVisitor(schema, expression, True).eval(summaries))  # type: ignore[arg-type]
+
+
+def _fold(bound: Bound, answer: Callable[[Atom], bool]) -> bool:
+    match bound:
+        case Always(value):
+            return value
+        case AllOf(parts):
+            return all(_fold(part, answer) for part in parts)
+        case AnyOf(parts):
+            return any(_fold(part, answer) for part in parts)
+        case _:
+            return answer(bound)
+
+
+# --- comparisons as pyiceberg's expressions --------------------------------------------------------------
+
+
+def _on_partition(atom: Atom, spec: _Spec) -> tuple[BooleanExpression, BooleanExpression]:
+    """What a comparison says of partition values: where it could hold, and where it surely does."""
+    if isinstance(atom, TransformCompare):
+        for part in spec.spec.fields:
+            if part.source_id == atom.field.field_id and part.transform == atom.transform:
+                same = _compared(
+                    part.name, _result_type(part, None, atom.field.type), atom.operator, atom.value
+                )
+                return same, same
+    inclusive = InclusiveProjection(spec.columns, spec.spec, True).project(_on_column(atom, strict=False))
+    strict = StrictProjection(spec.columns, spec.spec, True).project(_on_column(atom, strict=True))
+    return inclusive, strict
+
+
+def _on_column(atom: Bound, strict: bool) -> Any:
+    """A condition on columns named `c<id>`. `strict`: true only where `atom` is; else: wherever it is."""
+    match atom:
+        case Always(value):
+            return AlwaysTrue() if value else AlwaysFalse()
+        case AllOf(parts):
+            return _joined(And, [_on_column(part, strict) for part in parts])
+        case AnyOf(parts):
+            return _joined(Or, [_on_column(part, strict) for part in parts])
+        case InPartitions():
+            return _unknown(strict)
+        case TransformCompare(column, _, _, _, plain):
+            return _or_unknown(column, strict) if plain is None else _on_column(plain, strict)
+        case IsNull(column):
+            return _make.IsNull(_reference(column))
+        case NotNull(column):
+            return _make.NotNull(_reference(column))
+        case IsNan(column):
+            return And(_make.NotNull(_reference(column)), _make.IsNaN(_reference(column)))
+        case NotNan(column):
+            return And(_make.NotNull(_reference(column)), _make.NotNaN(_reference(column)))
+        case Compare(column, operator, value):
+            return _comparison(column, operator, value, strict)
+        case Among(column, values, negated):
+            literals = {_literal(column.type, value) for value in values}
+            inside = (_make.NotIn if negated else _make.In)(_reference(column), literals)
+            return And(_make.NotNull(_reference(column)), inside)
+        case Matches(column, _, prefix, negated):
+            return _like(column, prefix, negated, strict)
+
+
+def _comparison(column: Field, operator: Operator, value: Any, strict: bool) -> Any:
+    if isinstance(column.type, FloatType) and not _is_float(value):
+        return _or_unknown(column, strict)  # pyiceberg would round it, and compare with another number
+    compared = _compared(_reference(column), column.type, operator, value)
+    if isinstance(column.type, FloatType | DoubleType) and operator is not Operator.NOT_EQUAL:
+        return And(compared, _make.NotNaN(_reference(column)))
+    return compared
+
+
+def _compared(name: str | Reference, kind: IcebergType, operator: Operator, value: Any) -> BooleanExpression:
+    reference = Reference(name) if isinstance(name, str) else name
+    return And(_make.NotNull(reference), _COMPARE[operator](reference, _literal(kind, value)))
+
+
+def _like(column: Field, prefix: str, negated: bool, strict: bool) -> Any:
+    if negated or strict or not prefix:
+        return _or_unknown(column, strict)
+    low, high = Compare(column, Operator.GREATER_OR_EQUAL, prefix), after_prefix(prefix)
+    bound = low if high is None else both(low, Compare(column, Operator.LESS, high))
+    return _on_column(bound, strict)
+
+
+def _or_unknown(column: Field, strict: bool) -> Any:
+    return AlwaysFalse() if strict else _make.NotNull(_reference(column))
+
+
+def _unknown(strict: bool) -> BooleanExpression:
+    return AlwaysFalse() if strict else AlwaysTrue()
+
+
+def _joined(
+    join: Callable[[BooleanExpression, BooleanExpression], BooleanExpression], parts: list[BooleanExpression]
+) -> BooleanExpression:
+    first, *rest = parts
+    for part in rest:
+        first = join(first, part)
+    return first
+
+
+def _is_float(value: float) -> bool:
+    try:
+        return bool(struct.unpack("<f", struct.pack("<f", value))[0] == value)
+    except OverflowError:
+        return False
+
+
+def _literal(kind: IcebergType, value: Any) -> IcebergLiteral[Any]:
+    for types, make in _LITERALS:
+        if isinstance(kind, types):
+            return make(value)  # type: ignore[call-arg]
+    return BinaryLiteral(value)
+
+
+def _reference(column: Field) -> Reference:
+    return Reference(f"c{column.field_id}")
+
+
+def _column_schema(bound: Bound) -> Schema:
+    """The columns of a predicate side by side, since pyiceberg looks for bounds of outermost columns only.
+
+    All of them optional: whether a value can be missing is for the counts to say.
+    """
+    fields = {column.field_id: column for column in fields_of(bound)}
+    return Schema(*(NestedField(number, f"c{number}", column.type) for number, column in fields.items()))
+
+
+def _result_type(
+    part: PartitionField, schema: Schema | None, source: IcebergType | None = None
+) -> IcebergType:
+    if schema is not None:
+        found = schema._lazy_id_to_field.get(part.source_id)
+        source = None if found is None else found.field_type
+    return UnknownType() if source is None else part.transform.result_type(source)
+
+
+# --- our values, as pyiceberg looks at them ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    contains_null: bool
+    contains_nan: bool
+    lower_bound: bytes | None
+    upper_bound: bytes | None
+
+
+@dataclass(frozen=True)
+class _Summaries:
+    manifest: Manifest
+    partitions: list[_Summary] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = [
+            _Summary(s.contains_null, s.contains_nan, s.lower, s.upper) for s in self.manifest.partitions
+        ]
+        object.__setattr__(self, "partitions", found)
+
+
+class _Metrics:
+    __slots__ = (
+        "lower_bounds",
+        "nan_value_counts",
+        "null_value_counts",
+        "record_count",
+        "upper_bounds",
+        "value_counts",
+    )
+
+    def __init__(self, file: DataFile) -> None:
+        metrics = file.metrics
+        self.record_count = file.record_count
+        self.value_counts = metrics.values
+        self.null_value_counts = metrics.nulls
+        self.nan_value_counts = metrics.nans
+        self.lower_bounds = metrics.lower
+        self.upper_bounds = metrics.upper

@@ -1,0 +1,145 @@
+"""Bound predicates on Arrow data: exactly the rows that they select."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.schema import Schema
+from pyiceberg.types import FloatType, NestedField
+
+from headgate.core.predicate import Operator
+from headgate.iceberg.arrow import transformed
+from headgate.iceberg.avro import physical
+from headgate.iceberg.bound import (
+    AllOf,
+    Always,
+    Among,
+    AnyOf,
+    Bound,
+    Compare,
+    Field,
+    InPartitions,
+    IsNan,
+    IsNull,
+    Matches,
+    NotNan,
+    NotNull,
+    TransformCompare,
+    partition_key,
+)
+
+_COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
+    Operator.EQUAL: pc.equal,
+    Operator.NOT_EQUAL: pc.not_equal,
+    Operator.LESS: pc.less,
+    Operator.LESS_OR_EQUAL: pc.less_equal,
+    Operator.GREATER: pc.greater,
+    Operator.GREATER_OR_EQUAL: pc.greater_equal,
+}
+
+
+def selected(rows: pa.Table, bound: Bound) -> Any:
+    """For each row, whether it is selected: an array without nulls. `rows` has the names of the schema."""
+    match bound:
+        case Always(value):
+            return pa.chunked_array([pa.repeat(pa.scalar(value), rows.num_rows)])
+        case AllOf(parts):
+            return reduce(pc.and_, (selected(rows, part) for part in parts))
+        case AnyOf(parts):
+            return reduce(pc.or_, (selected(rows, part) for part in parts))
+        case InPartitions():
+            return _in_partitions(rows, bound)
+        case IsNull(field):
+            return _column(rows, field).is_null()
+        case NotNull(field):
+            return _column(rows, field).is_valid()
+        case _:
+            # A condition on null is null here, and false for us.
+            return pc.fill_null(_on_values(_column(rows, bound.field), bound), False)
+
+
+def _on_values(column: Any, bound: IsNan | NotNan | Compare | Among | Matches | TransformCompare) -> Any:
+    match bound:
+        case IsNan():
+            return pc.is_nan(column)
+        case NotNan():
+            return pc.invert(pc.is_nan(column))
+        case Compare(field, operator, value):
+            return _compared(column, field, operator, value)
+        case Among(_, values, negated):
+            # Nulls first: is_in takes null for a value like others.
+            found = pc.if_else(column.is_valid(), pc.is_in(column, pa.array(values, column.type)), None)
+            return pc.invert(found) if negated else found
+        case Matches(_, pattern, _, negated):
+            found = pc.match_substring_regex(column, _regex(pattern))
+            return pc.invert(found) if negated else found
+        case TransformCompare(field, transform, operator, value):
+            if bound.plain is not None:
+                return selected_in(column, bound.plain)
+            number = pa.scalar(value, pa.int32())
+            return _COMPARE[operator](transformed(column, transform, field.type), number)
+
+
+def selected_in(column: Any, bound: Bound) -> Any:
+    """Like `selected`, for a predicate on one column that is at hand."""
+    match bound:
+        case Always(value):
+            return pa.chunked_array([pa.repeat(pa.scalar(value), len(column))])
+        case AllOf(parts):
+            return reduce(pc.and_, (selected_in(column, part) for part in parts))
+        case AnyOf(parts):
+            return reduce(pc.or_, (selected_in(column, part) for part in parts))
+        case NotNull():
+            return column.is_valid()
+        case _:
+            assert isinstance(bound, Compare)
+            return pc.fill_null(_on_values(column, bound), False)
+
+
+def _compared(column: Any, field: Field, operator: Operator, value: Any) -> Any:
+    if isinstance(field.type, FloatType):
+        # A number that is no float stays what it is, as in Spark.
+        column = column.cast(pa.float64())
+    return _COMPARE[operator](column, pa.scalar(value, column.type))
+
+
+def _in_partitions(rows: pa.Table, bound: InPartitions) -> Any:
+    keys = [
+        transformed(_column(rows, field), transform, field.type).to_pylist()
+        for field, transform in bound.fields
+    ]
+    found = [
+        partition_key(tuple(physical(value) for value in key)) in bound.partitions
+        for key in zip(*keys, strict=True)
+    ]
+    return pa.chunked_array([pa.array(found, pa.bool_())])
+
+
+def _column(rows: pa.Table, field: Field) -> Any:
+    column = rows.column(field.path[0])
+    for part in field.path[1:]:
+        column = pc.struct_field(column, part)
+    kind = schema_to_pyarrow(Schema(NestedField(1, "x", field.type))).field(0).type
+    # One type for one column, whatever the file has: large texts, dictionaries, narrower numbers.
+    return column if not field.type.is_primitive or column.type.equals(kind) else column.cast(kind)
+
+
+def _regex(pattern: str) -> str:
+    """The regular expression of a LIKE pattern, for all of a text."""
+    parts: list[str] = []
+    escaped = False
+    for character in pattern:
+        if escaped or character not in "%_\\":
+            # As code points, so that no character means something to the expression.
+            parts.append(f"\\x{{{ord(character):x}}}")
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        else:
+            parts.append(".*" if character == "%" else ".")
+    return rf"(?s)\A{''.join(parts)}\z"
