@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.sorting import SortOrder
+
+    from headgate.iceberg.evolution import Evolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class TableChange:
     """All that a transaction does to one table. Either `new` or `base` is given.
 
     `base` is the table as the transaction saw it. `replaced` are the files that it removes: None for none, a
-    set for an overwrite (empty if the table was). `dropped` excludes everything else.
+    set for an overwrite (empty if the table was). `evolution` is what becomes of its structure. `dropped`
+    excludes everything else.
     """
 
     name: str
@@ -45,6 +48,7 @@ class TableChange:
     added: tuple[DataFile, ...] = ()
     replaced: frozenset[str] | None = None
     properties: PropertyChange = field(default_factory=PropertyChange)
+    evolution: Evolution | None = None
     renamed_to: str | None = None
     dropped: bool = False
 
@@ -56,6 +60,13 @@ class TableChange:
     def changes_files(self) -> bool:
         return bool(self.added) or self.replaced is not None
 
+    @property
+    def structure(self) -> frozenset[str]:
+        """The parts of the structure that change."""
+        if self.evolution is None:
+            return frozenset()
+        return frozenset(part.value for part in self.evolution.parts)
+
     def footprint(self) -> TableFootprint:
         takes_name = self.name_after if self.new is not None else self.renamed_to
         return TableFootprint(
@@ -64,7 +75,19 @@ class TableChange:
             takes_name=takes_name,
             replaces_all=self.replaced is not None,
             property_names=self.properties.names(),
+            structure=self.structure,
+            written_fields=_fields_with_values(self.added),
         )
+
+
+def _fields_with_values(files: Iterable[DataFile]) -> frozenset[int]:
+    """The columns that are not null throughout. Sizes are known of every column, counts not always."""
+    return frozenset(
+        field_id
+        for file in files
+        for field_id in file.metrics.sizes
+        if file.metrics.nulls.get(field_id, 0) < file.metrics.values.get(field_id, 1)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,19 @@ from headgate.model.table import TableAction, TableCommit
 
 @dataclass(frozen=True, slots=True)
 class TableFootprint:
-    """What a transaction does to one table. `uuid` is None for a table that it creates."""
+    """What a transaction does to one table. `uuid` is None for a table that it creates.
+
+    `structure` names the parts of the structure that it changes; `written_fields` are the ids of the columns
+    for which its new files have values.
+    """
 
     name: str
     uuid: str | None
     takes_name: str | None = None
     replaces_all: bool = False
     property_names: frozenset[str] = frozenset()
+    structure: frozenset[str] = frozenset()
+    written_fields: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +126,27 @@ def _same_table_property(ours: Footprint, other: Record) -> str | None:
     return None
 
 
+def _written_column_dropped(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        lost = sorted(mine.written_fields & theirs.dropped_fields)
+        if lost:
+            ids = ", ".join(str(field_id) for field_id in lost)
+            return f"it dropped columns of {mine.name} that your rows have values for (field ids {ids})"
+    return None
+
+
+def _both_change_structure(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        if mine.structure and theirs.structure:
+            parts = ", ".join(sorted(theirs.structure))
+            return f"both change the structure of {mine.name}; it changed: {parts}"
+    return None
+
+
 MATRIX: tuple[Rule, ...] = (
+    Rule(3, "rows against a dropped column", _written_column_dropped),
     Rule(27, "overwrite against overwrite", _both_replace),
+    Rule(29, "structure change against structure change", _both_change_structure),
     Rule(31, "property change against property change", _same_property),
     Rule(31, "table property change against table property change", _same_table_property),
     Rule(31, "tag against tag", _same_tag),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record as PartitionRecord
 
@@ -18,6 +17,8 @@ from headgate.iceberg.arrow import concatenated, data_file, encode_parquet, fitt
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.projection import projected
+from headgate.iceberg.sorting import in_order
 from headgate.model.identifiers import TxId
 
 
@@ -36,7 +37,7 @@ def write_rows(
 def _write_one(
     driver: Driver, metadata: TableMetadata, txid: TxId, partition: Partition, rows: pa.Table
 ) -> DataFile:
-    data = encode_parquet(rows)
+    data = encode_parquet(in_order(rows, metadata.schema, metadata.sort_order))
     uri = new_file_uri(metadata, txid, partition, driver.host.new_txid())
     driver.put(uri.removeprefix(driver.store.uri() + "/"), data)
     return data_file(uri, len(data), footer_of(data), partition, metadata)
@@ -63,8 +64,4 @@ def _read_one(driver: Driver, loader: TableLoader, file: DataFile, schema: Schem
         table = pq.read_table(io.BytesIO(data))
     except (pa.ArrowInvalid, OSError) as error:
         raise CorruptLakeError(f"{file.path} cannot be read: {error}") from error
-    file_schema = pyarrow_to_schema(table.schema)
-    batches: Sequence[pa.RecordBatch] = [
-        _to_requested_schema(schema, file_schema, batch) for batch in table.to_batches()
-    ]
-    return pa.Table.from_batches(batches) if batches else concatenated([], schema)
+    return projected(table, schema, file.path)

@@ -72,12 +72,22 @@ class TableAction(Enum):
     RENAME = "rename"
 
 
+class StructurePart(Enum):
+    """What the structure of a table consists of. The value is what stands on storage."""
+
+    SCHEMA = "schema"
+    SPEC = "partition-spec"
+    SORT_ORDER = "sort-order"
+
+
 @dataclass(frozen=True, slots=True)
 class TableCommit:
     """A table in a record: where its metadata is after the commit, and what of it was changed.
 
     `name` is the one after the commit; `renamed_from` the one before, if it is another. `replaces_all`: every
     file that the table had was removed. `property_names` are the table properties that were set or removed.
+    `structure` names the parts of the structure that were changed (values of `StructurePart`, or what a newer
+    release calls its own), `dropped_fields` the ids of the columns that went, at every depth.
     """
 
     name: str
@@ -88,6 +98,8 @@ class TableCommit:
     operation: str | None = None
     replaces_all: bool = False
     property_names: frozenset[str] = frozenset()
+    structure: frozenset[str] = frozenset()
+    dropped_fields: frozenset[int] = frozenset()
     unknown: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
@@ -106,6 +118,10 @@ class TableCommit:
             fields["replaces_all"] = True
         if self.property_names:
             fields["property_names"] = [*sorted(self.property_names)]
+        if self.structure:
+            fields["structure"] = [*sorted(self.structure)]
+        if self.dropped_fields:
+            fields["dropped_fields"] = [*sorted(self.dropped_fields)]
         return fields
 
     @classmethod
@@ -122,6 +138,8 @@ class TableCommit:
             operation=source.optional_text("operation"),
             replaces_all=source.fields.get("replaces_all") is True,
             property_names=frozenset(source.texts("property_names")),
+            structure=frozenset(source.texts("structure")),
+            dropped_fields=frozenset(source.numbers("dropped_fields")),
             unknown=source.unknown(*_KNOWN_FIELDS),
         )
 
@@ -137,6 +155,8 @@ _KNOWN_FIELDS = (
     "operation",
     "replaces_all",
     "property_names",
+    "structure",
+    "dropped_fields",
 )
 
 
