@@ -149,6 +149,8 @@ REFUSED: list[tuple[Callable[[Columns], Any], list[str]]] = [
     (lambda c: with_renamed(c, "name", "ID"), ["there is a column id already"]),
     (lambda c: with_renamed(c, "name", "a.b"), ["a dot in a name"]),
     (lambda c: with_renamed(c, "name", "name"), ["its name already"]),
+    (lambda c: with_renamed(c, "name", "\ud800"), ["not valid Unicode"]),
+    (lambda c: with_added(c, "\ud800", "INT"), ["not valid Unicode"]),
     (lambda c: with_renamed(c, "tags.element", "x"), ["no name of their own"]),
     (lambda c: with_widened(c, "id", "INT"), ["it is int already"]),
     (lambda c: with_widened(c, "id", "DOUBLE"), ["int does not become double"]),

@@ -27,6 +27,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from headgate.core.arguments import require_unicode
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.ddl import parse_type
@@ -367,6 +368,7 @@ def _name_problems(schema: Schema, parent: int, name: str, besides: int | None =
     if not isinstance(name, str) or not name.strip():
         yield f"{name!r} is not a name"
         return
+    require_unicode("the name of a column", name)
     if "." in name:
         yield "a dot in a name would look like a path"
     for field in _siblings(schema, parent):
