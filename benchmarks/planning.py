@@ -78,7 +78,7 @@ def prepared(place: Path, files: int, partitions: int) -> Table:
             for number in range(each - (partitions if commit == 0 else 0))
         )
         with lake.transaction() as tx:
-            base = lake.table_ref("bench.events", None)
+            base = lake._table_ref("bench.events", None)
             tx._open().note(TableChange("bench.events", base=base, added=named))
     return table
 

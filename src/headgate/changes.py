@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.sorting import SortOrder
+
+    from headgate.iceberg.evolution import Evolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class TableChange:
 
     `base` is the table as the transaction saw it. `replaced` are the files that it removes, by path: None if
     it overwrites nothing, empty if it found none. `selects` tells which rows an overwrite was about; None for
-    all. `dropped` excludes everything else.
+    all. `evolution` is what becomes of its structure. `dropped` excludes everything else.
     """
 
     name: str
@@ -49,6 +51,7 @@ class TableChange:
     selects: Selects | None = None
     isolation: Isolation = Isolation.WRITE_SERIALIZABLE
     properties: PropertyChange = field(default_factory=PropertyChange)
+    evolution: Evolution | None = None
     renamed_to: str | None = None
     dropped: bool = False
 
@@ -69,6 +72,13 @@ class TableChange:
             return None
         return FileFootprint.of(((f.spec_id, f.partition) for f in self.added), self.replaced or ())
 
+    @property
+    def structure(self) -> frozenset[str]:
+        """The parts of the structure that change."""
+        if self.evolution is None:
+            return frozenset()
+        return frozenset(part.value for part in self.evolution.parts)
+
     def footprint(self) -> TableFootprint:
         takes_name = self.name_after if self.new is not None else self.renamed_to
         return TableFootprint(
@@ -80,7 +90,19 @@ class TableChange:
             selects=self.selects,
             removed=frozenset(file_mark(path) for path in self.replaced or ()),
             isolation=self.isolation,
+            structure=self.structure,
+            written_fields=_fields_with_values(self.added),
         )
+
+
+def _fields_with_values(files: Iterable[DataFile]) -> frozenset[int]:
+    """The columns that are not null throughout. Sizes are known of every column, counts not always."""
+    return frozenset(
+        field_id
+        for file in files
+        for field_id in file.metrics.sizes
+        if file.metrics.nulls.get(field_id, 0) < file.metrics.values.get(field_id, 1)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from headgate.core.choice import Verdict, choose, parse_strategy, require_for_in
 from headgate.core.fold import empty_state
 from headgate.core.lookup import found_tag
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds
-from headgate.errors import HeadgateError, InvalidInputError
+from headgate.errors import AlreadyExistsError, HeadgateError, InvalidInputError, NotFoundError
 from headgate.host import SYSTEM, Host
 from headgate.model.identifiers import TxId, is_txid
 from headgate.model.identity import DEFAULT_DIVISOR, MAX_DIVISOR, MIN_DIVISOR, LakeIdentity
@@ -288,16 +288,20 @@ class Lake:
         schema: Any,
         *,
         partition_by: Sequence[str] = (),
+        sort_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         args: Sequence[str] = (),
     ) -> Table:
         """Makes a table, in a transaction of its own. `schema` is DDL, a pyarrow Schema or an Iceberg Schema.
 
-        `partition_by` takes columns and Iceberg's transforms: `["day(ts)", "bucket(8, customer)"]`.
+        `partition_by` takes columns and Iceberg's transforms: `["day(ts)", "bucket(8, customer)"]`. `sort_by`
+        is the order of the rows in each file: `["ts", "id desc nulls last"]`.
         """
         self._run(
             args,
-            lambda tx: tx.create_table(name, schema, partition_by=partition_by, properties=properties),
+            lambda tx: tx.create_table(
+                name, schema, partition_by=partition_by, sort_by=sort_by, properties=properties
+            ),
             self._refreshed(),
         )
         return self.table(name)
@@ -400,7 +404,16 @@ class Lake:
             tx = Transaction(
                 self._log, self._table_loader, envelope, self._retry, self._after_commit, base, effort
             )
-            change(tx)
+            try:
+                change(tx)
+            except (InvalidInputError, NotFoundError, AlreadyExistsError):
+                # The base may be older than what others have seen: a table or a column that is missing there
+                # can exist by now.
+                newest = self._refreshed()
+                if run == self._retry.attempts or newest.version <= base.version:
+                    raise
+                base = newest
+                continue
             try:
                 return tx.commit()
             except TransactionConflictError as error:

@@ -67,6 +67,8 @@ def _prepare_one(loader: TableLoader, change: TableChange, attempt: Attempt) -> 
         assert change.base is not None
         return PreparedTable(TableCommit(change.name, TableAction.DROP, attempt.state.tables[change.name]))
     ref, metadata = _before(loader, change, attempt)
+    if change.evolution is not None:
+        metadata = change.evolution.applied(metadata, attempt.now_ms)
     manifests: tuple[Manifest, ...] = ()
     objects: dict[str, bytes] = {}
     if change.properties:
@@ -149,6 +151,8 @@ def _commit(change: TableChange, ref: TableRef, metadata: TableMetadata, txid: T
         replaces_all=change.replaces_all,
         property_names=change.properties.names(),
         footprint=change.file_footprint(),
+        structure=change.structure,
+        dropped_fields=frozenset() if change.evolution is None else change.evolution.dropped,
     )
 
 
@@ -169,5 +173,5 @@ def _paths(change: TableChange, metadata: TableMetadata) -> dict[str, PathChange
 def virtual_path(table: str, file: DataFile, metadata: TableMetadata) -> str:
     """Where a file belongs, as in `/sales/orders/ts_day=2026-11-15/customer_bucket=3`."""
     spec = metadata.specs[file.spec_id]
-    partition = spec.partition_to_path(PartitionRecord(*file.partition), metadata.schema)
+    partition = spec.partition_to_path(PartitionRecord(*file.partition), metadata.schema_of(spec))
     return str(PurePosixPath("/", *table.split("."), partition))

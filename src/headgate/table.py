@@ -14,8 +14,11 @@ from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.partitions import find_column, written_term
 from headgate.iceberg.planning import Plan, plan
+from headgate.iceberg.sorting import written_sort_field
 from headgate.model.table import TableRef
+from headgate.structure import Evolvable
 from headgate.transaction import CommitResult
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyspark.sql import DataFrame, SparkSession
 
+    from headgate.iceberg.evolution import Step
     from headgate.lake import Lake
 
 
@@ -37,7 +41,7 @@ class TableFile:
     partition: Mapping[str, Any]
 
 
-class Table:
+class Table(Evolvable[CommitResult]):
     """A table of a lake.
 
     It is looked up by name at each call, so it always shows the newest version, or the one that it was asked
@@ -56,6 +60,20 @@ class Table:
     def schema(self) -> Schema:
         """The columns, as Iceberg has them."""
         return self._view().metadata.schema
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """How new files are partitioned, as `create_table` takes it."""
+        metadata = self._view().metadata
+        return tuple(
+            written_term(metadata.schema, field.source_id, field.transform) for field in metadata.spec.fields
+        )
+
+    @property
+    def sort_by(self) -> tuple[str, ...]:
+        """How the rows of new files are sorted, as `create_table` takes it."""
+        metadata = self._view().metadata
+        return tuple(written_sort_field(metadata.schema, field) for field in metadata.sort_order.fields)
 
     @property
     def location(self) -> str:
@@ -93,6 +111,16 @@ class Table:
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
         """Sets table properties, in a transaction of its own."""
         return self._lake._run(args, lambda tx: tx.table(self.name).set_properties(properties))
+
+    def remove_properties(self, *names: str, args: Sequence[str] = ()) -> CommitResult:
+        """Removes table properties, in a transaction of its own."""
+        return self._lake._run(args, lambda tx: tx.table(self.name).remove_properties(*names))
+
+    def _evolve(self, step: Step, *description: str) -> CommitResult:
+        operation, *rest = description
+        return self._lake._run(
+            [operation, self.name, *rest], lambda tx: tx.table(self.name)._evolve(step, *description)
+        )
 
     def read_arrow(
         self,
@@ -172,8 +200,6 @@ class TableView:
 
 
 def _selected(schema: Schema, columns: Sequence[str]) -> Schema:
-    from headgate.iceberg.partitions import find_column
-
     names = texts("columns", columns)
     for name in names:
         find_column(schema, name)

@@ -230,14 +230,14 @@ class Transaction:
         schema: Any,
         *,
         partition_by: Sequence[str] = (),
+        sort_by: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> TableWriter:
         """Makes a table. `schema` is DDL, a pyarrow Schema or an Iceberg Schema."""
         from headgate import writing
 
-        return writing.create(
-            self._open(), name, schema, partition_by, {} if properties is None else properties
-        )
+        given = {} if properties is None else properties
+        return writing.create(self._open(), name, schema, partition_by, sort_by, given)
 
     def table(self, name: str) -> TableWriter:
         """A table to write to; `NotFoundError` if there is none of this name."""

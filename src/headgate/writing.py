@@ -11,7 +11,6 @@ from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from headgate.changes import Changes, NewTable, TableChange
 from headgate.core.arguments import public_properties, texts
@@ -19,15 +18,18 @@ from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.arrow_files import write_rows
 from headgate.iceberg.ddl import parse_columns
+from headgate.iceberg.evolution import Evolution, Step, Subject
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table
 from headgate.iceberg.partitions import parse_partition_by
+from headgate.iceberg.sorting import parse_sort_by
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange
 from headgate.model.state import LakeState
 from headgate.model.table import TableName
 from headgate.overwriting import Overwriting
 from headgate.preparation import table_location
+from headgate.structure import Evolvable
 
 if TYPE_CHECKING:
     from headgate.commit.driver import Driver
@@ -54,8 +56,8 @@ class OpenTransaction(Protocol):
     def note(self, change: TableChange) -> None: ...
 
 
-class TableWriter:
-    """A table inside a transaction."""
+class TableWriter(Evolvable[None]):
+    """A table inside a transaction. Rows are written with the structure that it has at that point."""
 
     def __init__(self, tx: OpenTransaction, name: str) -> None:
         self._tx = tx
@@ -87,6 +89,19 @@ class TableWriter:
         merged = PropertyChange({**change.properties.set, **given}, change.properties.removed - set(given))
         self._tx.note(replace(change, properties=merged))
 
+    def remove_properties(self, *names: str) -> None:
+        """Removes table properties; one that is not there is no error."""
+        change, gone = self._change(), frozenset(texts("property names", names))
+        kept = {name: value for name, value in change.properties.set.items() if name not in gone}
+        merged = PropertyChange(kept, change.properties.removed | gone)
+        self._tx.note(replace(change, properties=merged))
+
+    def _evolve(self, step: Step, *description: str) -> None:  # noqa: ARG002 - the transaction has its own
+        change = self._change()
+        table = Subject(self._metadata(change), self._specs_in_use(change))
+        evolved = step(table, change.evolution or Evolution())
+        self._tx.note(replace(change, evolution=evolved))
+
     def _change(self) -> TableChange:
         noted = self._tx.changes().tables.get(self.name)
         if noted is not None and noted.dropped:
@@ -110,6 +125,11 @@ class TableWriter:
         )
 
     def _metadata(self, change: TableChange) -> TableMetadata:
+        """The table as the transaction has it by now, without its files."""
+        metadata = self._metadata_before(change)
+        return metadata if change.evolution is None else change.evolution.applied(metadata, now_ms=0)
+
+    def _metadata_before(self, change: TableChange) -> TableMetadata:
         loader = self._tx.loader()
         if change.base is not None:
             return loader.metadata(change.base.metadata)
@@ -119,19 +139,34 @@ class TableWriter:
         uri = loader.uri(location)
         return new_table(new.uuid, uri, new.schema, new.spec, new.sort_order, new.properties, now_ms=0)
 
+    def _specs_in_use(self, change: TableChange) -> frozenset[int]:
+        """The partition specs of the manifests that the table can have after `change`."""
+        added = frozenset(file.spec_id for file in change.added)
+        if change.base is None:
+            return added
+        loader = self._tx.loader()
+        manifests = loader.manifests(loader.metadata(change.base.metadata))
+        return added | {manifest.spec_id for manifest in manifests}
+
 
 def create(
-    tx: OpenTransaction, name: str, schema: Any, partition_by: Sequence[str], properties: Mapping[str, str]
+    tx: OpenTransaction,
+    name: str,
+    schema: Any,
+    partition_by: Sequence[str],
+    sort_by: Sequence[str],
+    properties: Mapping[str, str],
 ) -> TableWriter:
     """Notes that a table is to be made."""
     parsed = TableName.parse(name)
     _require_free(tx, name)
     columns = schema_of(schema)
     spec = parse_partition_by(texts("partition_by", partition_by), columns)
+    order = parse_sort_by(texts("sort_by", sort_by), columns)
     # The same for every attempt of the transaction, and for no other transaction.
     digest = hashlib.sha256(f"{tx.id}/{parsed}".encode()).digest()
     uuid = str(UUID(bytes=digest[:16], version=4))
-    new = NewTable(uuid, columns, spec, UNSORTED_SORT_ORDER, public_properties(properties))
+    new = NewTable(uuid, columns, spec, order, public_properties(properties))
     tx.note(TableChange(name, new=new))
     return TableWriter(tx, name)
 

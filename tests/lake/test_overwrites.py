@@ -9,17 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 
 import headgate as hg
 from headgate.changes import TableChange
 from headgate.core.conflict import Footprint, TableFootprint, find_conflicts
 from headgate.errors import ConflictError
-from headgate.iceberg.loader import TableLoader
-from headgate.iceberg.metadata import with_schema, with_spec
 from headgate.model.footprint import MAX_PARTITIONS, MAX_REMOVED, FileFootprint, file_mark
 from headgate.model.json_object import JsonObject, encode
 from headgate.model.record import PropertyChange
@@ -138,20 +133,9 @@ def test_overwriting_partitions_replaces_those_that_the_rows_belong_to() -> None
     assert ids(table) == [3, 5, 6, 10, 11]
 
 
-def evolved(lake: hg.Lake) -> None:
-    """Gives the table another spec, as a later release will: day of `ts` becomes buckets of `id`."""
-    ref = lake.table_ref("sales.orders", None)
-    metadata = lake.loader().metadata(ref.metadata)
-    field = PartitionField(metadata.schema.find_field("id").field_id, 1001, BucketTransform(2), "id_bucket")
-    after = with_spec(metadata, PartitionSpec(field, spec_id=1), 1)
-    # In place of the file that the lake names, and by a handle that has not read it.
-    lake.driver.put(ref.metadata, after.encode())
-    lake._loader = TableLoader(lake.driver)
-
-
 def test_files_of_an_older_spec_are_planned_and_rewritten_exactly() -> None:
-    lake, table, _ = days_table()
-    evolved(lake)
+    _, table, _ = days_table()
+    table.replace_partition_by(["bucket(2, id)"])
     table.append(rows((100, ONE), (101, TWO), (102, ONE)))
     assert {len(file.partition) for file in table.files()} == {1}
     assert {next(iter(file.partition)) for file in table.files()} == {"day", "id_bucket"}
@@ -173,19 +157,10 @@ def test_bounds_of_older_types_names_and_columns_still_tell() -> None:
     table = lake.create_table("sales.orders", "id INT, day DATE, name STRING, x FLOAT")
     numbers, floats = pa.array([1, 2], pa.int32()), pa.array([1.0, 2.0], pa.float32())
     table.append(pa.table({"id": numbers, "day": [ONE, TWO], "name": ["a", "b"], "x": floats}))
-    ref = lake.table_ref("sales.orders", None)
-    metadata = lake.loader().metadata(ref.metadata)
-    one, two, three, four = metadata.schema.fields
-    wider = Schema(
-        NestedField(one.field_id, "number", LongType()),
-        two,
-        three,
-        NestedField(four.field_id, "x", DoubleType()),
-        NestedField(5, "later", StringType()),
-        schema_id=1,
-    )
-    lake.driver.put(ref.metadata, with_schema(metadata, wider, 1).encode())
-    lake._loader = TableLoader(lake.driver)
+    table.rename_column("id", "number")
+    table.widen_column("number", "BIGINT")
+    table.widen_column("x", "DOUBLE")
+    table.add_column("later", "STRING")
     assert table.read_arrow(where="number = 2 and x > 1.5").column("name").to_pylist() == ["b"]
     assert table.read_arrow(where="later is null", columns=["later"]).num_rows == 2
     assert table.read_arrow(where="later = 'x'").num_rows == 0
@@ -287,7 +262,7 @@ def test_a_file_that_is_gone_is_never_removed_again() -> None:
     lake, table, _ = days_table()
     stale = table.plan().files[0].file
     table.overwrite(rows())
-    base = lake.table_ref("sales.orders", None)
+    base = lake._table_ref("sales.orders", None)
     change = TableChange("sales.orders", base=base, replaced={stale.path: stale}, selects=lambda *_: False)
     tx = lake.transaction()
     tx._open().note(change)
@@ -316,7 +291,7 @@ def test_footprints_are_bounded_and_what_is_left_out_counts_as_everything() -> N
 
 def test_a_pruned_read_gets_the_metadata_and_the_files_that_match() -> None:
     lake, _, tally = days_table()
-    cold = hg.Lake.open(lake.driver.store).table("sales.orders")
+    cold = hg.Lake.open(lake._driver.store).table("sales.orders")
     tally.reset()
     assert ids(cold, where="day = '2026-11-03'") == [6]
     # Is there a newer version; metadata, manifest list, the one manifest of two with that day, one data file.

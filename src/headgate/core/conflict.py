@@ -33,6 +33,8 @@ class TableFootprint:
     """What a transaction does to one table. `uuid` is None for a table that it creates.
 
     `selects` is given by an overwrite of some rows: which ones. `removed` are marks of the files it removes.
+    `structure` names the parts of the structure that it changes; `written_fields` are the ids of the columns
+    for which its new files have values.
     """
 
     name: str
@@ -43,6 +45,8 @@ class TableFootprint:
     selects: Selects | None = None
     removed: frozenset[str] = frozenset()
     isolation: Isolation = Isolation.WRITE_SERIALIZABLE
+    structure: frozenset[str] = frozenset()
+    written_fields: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +194,32 @@ def _same_table_property(ours: Footprint, other: Record) -> str | None:
     return None
 
 
+def _written_column_dropped(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        lost = sorted(mine.written_fields & theirs.dropped_fields)
+        if lost:
+            ids = ", ".join(str(field_id) for field_id in lost)
+            return f"it dropped columns of {mine.name} that your rows have values for (field ids {ids})"
+    return None
+
+
+def _both_change_structure(ours: Footprint, other: Record) -> str | None:
+    for mine, theirs in _pairs(ours, other):
+        if mine.structure and theirs.structure:
+            parts = ", ".join(sorted(theirs.structure))
+            return f"both change the structure of {mine.name}; it changed: {parts}"
+    return None
+
+
 MATRIX: tuple[Rule, ...] = (
+    Rule(3, "rows against a dropped column", _written_column_dropped),
     Rule(14, "overwrite of some rows against overwrite of all", _replaced_before),
     Rule(25, "overwrite of some rows against append, serializable", _append_inside),
     Rule(27, "overwrite against overwrite", _both_replace),
     Rule(27, "overwrite against overwrite, same files", _same_files),
     Rule(27, "overwrite against overwrite, same rows", _rows_inside),
     Rule(28, "overwrite of all rows against append, serializable", _append_to_all),
+    Rule(29, "structure change against structure change", _both_change_structure),
     Rule(31, "property change against property change", _same_property),
     Rule(31, "table property change against table property change", _same_table_property),
     Rule(31, "tag against tag", _same_tag),

@@ -20,17 +20,20 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import Transform, TruncateTransform
-from pyiceberg.types import BinaryType, DoubleType, FloatType, IcebergType
+from pyiceberg.types import DoubleType, FloatType, IcebergType
 
 from headgate.errors import InvalidInputError
 from headgate.iceberg.avro import physical
 from headgate.iceberg.data_file import ColumnMetrics, DataFile, Partition
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.partitions import path_to
 
 COMPRESSION = "zstd"
+MAX_PRECISION = 38
 
 
 def schema_from_arrow(arrow: pa.Schema) -> Schema:
@@ -58,7 +61,7 @@ def fitted(data: pa.Table, schema: Schema, place: str) -> pa.Table:
         column = (
             data.column(field.name)
             if field.name in data.column_names
-            else pa.nulls(data.num_rows, field.type)
+            else pa.chunked_array([pa.nulls(data.num_rows)])
         )
         columns.append(_cast(column, field, place))
     fields = [field.with_type(nullable_inside(field.type)) for field in wanted]
@@ -106,9 +109,13 @@ def _nested_can_cast(given: pa.DataType, wanted: pa.DataType) -> bool:
         return _can_cast(given.key_type, wanted.key_type) and _can_cast(given.item_type, wanted.item_type)
     if pa.types.is_struct(given) and pa.types.is_struct(wanted):
         given_fields = {field.name: field.type for field in given}
-        wanted_fields = {field.name: field.type for field in wanted}
-        return set(given_fields) == set(wanted_fields) and all(
-            _can_cast(given_fields[name], wanted_fields[name]) for name in wanted_fields
+        wanted_fields = {field.name: field for field in wanted}
+        # As with columns: what is missing is null, if it may be.
+        missing = [field for name, field in wanted_fields.items() if name not in given_fields]
+        return (
+            set(given_fields) <= set(wanted_fields)
+            and all(field.nullable for field in missing)
+            and all(_can_cast(kind, wanted_fields[name].type) for name, kind in given_fields.items())
         )
     return False
 
@@ -179,7 +186,10 @@ def _forbidden_nulls(values: Any, field: pa.Field, path: str) -> Iterator[tuple[
     elif _is_list(field.type):
         yield from _forbidden_nulls(values.flatten(), field.type.value_field, f"{path}.element")
     elif pa.types.is_map(field.type):
-        yield from _forbidden_nulls(values.items, field.type.item_field, f"{path}.value")
+        # Unlike flatten(), items has what lies around a slice as well.
+        first, end = values.offsets[0].as_py(), values.offsets[-1].as_py()
+        items = values.items.slice(first, end - first)
+        yield from _forbidden_nulls(items, field.type.item_field, f"{path}.value")
 
 
 # --- writing ------------------------------------------------------------------------------------------
@@ -194,7 +204,7 @@ def partitioned(data: pa.Table, schema: Schema, spec: PartitionSpec) -> Iterator
         return
     names = [f"__partition_{position}" for position in range(len(spec.fields))]
     keys = pa.table(
-        {name: _transformed(data, schema, field) for name, field in zip(names, spec.fields, strict=True)}
+        {name: field_values(data, schema, field) for name, field in zip(names, spec.fields, strict=True)}
     )
     grouped = keys.append_column("__row", pa.array(range(data.num_rows), pa.int64())).group_by(names)
     for group in grouped.aggregate([("__row", "list")]).to_pylist():
@@ -202,25 +212,40 @@ def partitioned(data: pa.Table, schema: Schema, spec: PartitionSpec) -> Iterator
         yield partition, data.take(pa.array(sorted(group["__row_list"]), pa.int64()))
 
 
-def _transformed(data: pa.Table, schema: Schema, field: Any) -> Any:
-    name = schema.find_column_name(field.source_id)
-    assert name is not None
-    column = data.column(name.split(".")[0])
-    for part in name.split(".")[1:]:
+def field_values(data: pa.Table, schema: Schema, field: PartitionField | SortField) -> Any:
+    """The values of a partition or sort field for each row."""
+    name, *inside = path_to(schema, field.source_id)
+    column = data.column(name)
+    for part in inside:
         column = pc.struct_field(column, part)
     return transformed(column, field.transform, schema.find_type(field.source_id))
 
 
 def transformed(column: Any, transform: Transform[Any, Any], kind: IcebergType) -> Any:
-    """The partition values of a column, by pyiceberg's transforms."""
+    """The partition values of a column, by pyiceberg's transforms; a UUID as its bytes."""
     values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_decimal(values.type):
         # pyiceberg's core wants them at addresses that divide by 16; what comes from Spark's workers does
         # not always lie so. Taking the values copies them.
         values = values.take(pa.array(range(len(values)), pa.int64()))
-    if isinstance(transform, TruncateTransform) and isinstance(kind, BinaryType):
-        return pc.binary_slice(values, 0, transform.width)  # the core has it for texts only
-    return transform.pyarrow_transform(kind)(values)
+    if pa.types.is_large_binary(values.type) and isinstance(transform, TruncateTransform):
+        values = values.cast(pa.binary())  # the transform knows the small kind only
+    result = transform.pyarrow_transform(kind)(values)
+    if pa.types.is_decimal(result.type):
+        return _decimal_that_fits(result, values.type)
+    # Arrow neither groups nor sorts a UUID; its bytes it does.
+    return result.storage if isinstance(result, pa.ExtensionArray) else result
+
+
+def _decimal_that_fits(result: Any, kind: pa.DataType) -> Any:
+    try:
+        # Through a longer type: to its own type Arrow casts without looking.
+        return result.cast(pa.decimal128(MAX_PRECISION, kind.scale)).cast(kind)
+    except pa.ArrowInvalid as error:
+        raise InvalidInputError(
+            f"a value of {kind} is too long for its type once it is truncated, so it has no partition",
+            "widen the column, or partition by bucket",
+        ) from error
 
 
 def encode_parquet(data: pa.Table) -> bytes:
@@ -279,4 +304,4 @@ def footer_of(data: bytes) -> pq.FileMetaData:
 def concatenated(tables: Sequence[pa.Table], schema: Schema) -> pa.Table:
     """All rows, in a table of `schema`."""
     wanted = schema_to_pyarrow(schema, include_field_ids=False)
-    return pa.concat_tables(table.cast(wanted) for table in tables) if tables else wanted.empty_table()
+    return pa.concat_tables(tables) if tables else wanted.empty_table()

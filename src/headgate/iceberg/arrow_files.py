@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record as PartitionRecord
 
@@ -27,7 +27,9 @@ from headgate.iceberg.bound import Bound, fields_of
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.projection import projected
 from headgate.iceberg.row_filter import selected
+from headgate.iceberg.sorting import in_order
 from headgate.model.identifiers import TxId
 
 
@@ -46,7 +48,7 @@ def write_rows(
 def _write_one(
     driver: Driver, metadata: TableMetadata, txid: TxId, partition: Partition, rows: pa.Table
 ) -> DataFile:
-    data = encode_parquet(rows)
+    data = encode_parquet(in_order(rows, metadata.schema, metadata.sort_order))
     uri = new_file_uri(metadata, txid, partition, driver.host.new_txid())
     driver.put(uri.removeprefix(driver.store.uri() + "/"), data)
     file = data_file(uri, len(data), footer_of(data), partition, metadata)
@@ -98,9 +100,9 @@ def _read_one(
     needed = Schema() if only is None else _columns_of(only)
     table = _fetched(driver, loader, file, {*_outermost(schema), *_outermost(needed)})
     if only is None:
-        return _as_schema(table, schema)
-    mask = selected(_as_schema(table, needed), only)
-    return _as_schema(table.filter(mask), schema)
+        return _as_schema(table, schema, file)
+    mask = selected(_as_schema(table, needed, file), only)
+    return _as_schema(table.filter(mask), schema, file)
 
 
 def _fetched(driver: Driver, loader: TableLoader, file: DataFile, column_ids: set[int]) -> pa.Table:
@@ -117,12 +119,8 @@ def _fetched(driver: Driver, loader: TableLoader, file: DataFile, column_ids: se
         raise CorruptLakeError(f"{file.path} cannot be read: {error}") from error
 
 
-def _as_schema(table: pa.Table, schema: Schema) -> pa.Table:
-    if not schema.fields:
-        return table.select([])
-    file_schema = pyarrow_to_schema(table.schema)
-    batches = [_to_requested_schema(schema, file_schema, batch) for batch in table.to_batches()]
-    return pa.Table.from_batches(batches) if batches else concatenated([], schema)
+def _as_schema(table: pa.Table, schema: Schema, file: DataFile) -> pa.Table:
+    return projected(table, schema, file.path) if schema.fields else table.select([])
 
 
 def _columns_of(only: Bound) -> Schema:

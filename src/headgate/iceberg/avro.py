@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -178,6 +179,8 @@ def physical(value: Any) -> Any:
             return (value - EPOCH_DATE).days
         case datetime.time():
             return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+        case uuid.UUID():
+            return value.bytes
         case _:
             return value
 

@@ -13,6 +13,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FixedType,
     FloatType,
     IcebergType,
     IntegerType,
@@ -24,6 +25,8 @@ from pyiceberg.types import (
     StructType,
     TimestampType,
     TimestamptzType,
+    TimeType,
+    UUIDType,
 )
 
 from headgate.errors import InvalidInputError
@@ -48,8 +51,11 @@ PRIMITIVES: dict[str, IcebergType] = {
     "varchar": StringType(),
     "char": StringType(),
     "binary": BinaryType(),
+    "time": TimeType(),
+    "uuid": UUIDType(),
 }
-"""Spark's names of the types; as in Spark, a plain timestamp is a moment (with zone)."""
+"""Spark's names of the types; as in Spark, a plain timestamp is a moment (with zone). Iceberg's own are
+`uuid` and `fixed(n)`."""
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<quoted>`(?:[^`]|``)+`)|(?P<word>[^\W\d]\w*)|(?P<number>\d+)|(?P<sign>[<>(),:])|(?P<text>'(?:[^']|'')*'))"
@@ -69,6 +75,12 @@ def parse_columns(text: str) -> StructType:
     parser = _Parser(text)
     fields = parser.fields(("",), separator=None)
     return StructType(*fields)
+
+
+def parse_type(text: str) -> IcebergType:
+    """The type that `text` names, such as `BIGINT` or `ARRAY<STRING>`."""
+    parser = _Parser(text)
+    return parser.type_alone()
 
 
 class _Parser:
@@ -92,6 +104,12 @@ class _Parser:
         if doubled:
             raise InvalidInputError(f"columns are declared twice: {', '.join(sorted(doubled))}")
         return fields
+
+    def type_alone(self) -> IcebergType:
+        found = self._type()
+        if self._peek().kind != "end":
+            self._fail("expected the end of the type")
+        return found
 
     def _field(self, separator: str | None) -> NestedField:
         name = self._name()
@@ -136,6 +154,8 @@ class _Parser:
                 return StructType(*fields)
             case "decimal" | "dec" | "numeric":
                 return self._decimal()
+            case "fixed":
+                return self._fixed()
             case name if name in PRIMITIVES:
                 if name in ("varchar", "char") and self._accept("("):
                     self._take()
@@ -153,6 +173,14 @@ class _Parser:
         if not 1 <= precision <= 38 or scale > precision:
             self._fail(f"decimal({precision}, {scale}) is out of range")
         return DecimalType(precision, scale)
+
+    def _fixed(self) -> IcebergType:
+        self._expect("(")
+        length = self._number()
+        self._expect(")")
+        if length < 1:
+            self._fail("a fixed type has at least one byte")
+        return FixedType(length)
 
     def _comment(self) -> str | None:
         if not self._accept_words("comment"):

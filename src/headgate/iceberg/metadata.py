@@ -78,11 +78,24 @@ class TableMetadata:
         """The spec of new files."""
         return self.specs[self.fields["default-spec-id"]]
 
+    def schema_of(self, spec: PartitionSpec) -> Schema:
+        """A schema that has the columns of `spec`: the current one, or for an old spec one of its time.
+
+        Old files keep their spec, and a column that only old specs use may have been dropped since.
+        """
+        sources = {field.source_id for field in spec.fields}
+        newest_first = sorted(self.schemas.values(), key=lambda schema: -schema.schema_id)
+        candidates = (schema for schema in (self.schema, *newest_first) if sources <= set(schema.field_ids))
+        return next(candidates, self.schema)
+
     @cached_property
+    def sort_orders(self) -> Mapping[int, SortOrder]:
+        return {raw["order-id"]: SortOrder.model_validate(raw) for raw in self.fields["sort-orders"]}
+
+    @property
     def sort_order(self) -> SortOrder:
-        wanted = self.fields["default-sort-order-id"]
-        raw = next(order for order in self.fields["sort-orders"] if order["order-id"] == wanted)
-        return SortOrder.model_validate(raw)
+        """The order of the rows in new files."""
+        return self.sort_orders[self.fields["default-sort-order-id"]]
 
     @property
     def snapshot(self) -> Mapping[str, Any] | None:
@@ -183,19 +196,19 @@ def with_properties(
     return metadata.changed(properties={**kept, **set_}, last_updated_ms=now_ms)
 
 
-def with_schema(metadata: TableMetadata, schema: Schema, now_ms: int) -> TableMetadata:
-    """The table with `schema` as its current one; its id is assigned here."""
+def with_schema(metadata: TableMetadata, schema: Schema, last_column_id: int, now_ms: int) -> TableMetadata:
+    """The table with `schema` as its current one; its id is assigned here.
+
+    `last_column_id` is the highest that was ever given to a column, also to one that is gone again.
+    """
+    last_column_id = max(metadata.fields["last-column-id"], last_column_id)
+    after = metadata.changed(last_column_id=last_column_id, last_updated_ms=now_ms)
     known = next((known for known in metadata.schemas.values() if known == schema), None)
     if known is not None:
-        return metadata.changed(current_schema_id=known.schema_id, last_updated_ms=now_ms)
+        return after.changed(current_schema_id=known.schema_id)
     schema_id = max(metadata.schemas) + 1
     raw = {**_dump(schema), "schema-id": schema_id}
-    return metadata.changed(
-        schemas=[*metadata.fields["schemas"], raw],
-        current_schema_id=schema_id,
-        last_column_id=max(metadata.fields["last-column-id"], schema.highest_field_id),
-        last_updated_ms=now_ms,
-    )
+    return after.changed(schemas=[*metadata.fields["schemas"], raw], current_schema_id=schema_id)
 
 
 def with_spec(metadata: TableMetadata, spec: PartitionSpec, now_ms: int) -> TableMetadata:
@@ -205,6 +218,16 @@ def with_spec(metadata: TableMetadata, spec: PartitionSpec, now_ms: int) -> Tabl
         partition_specs=[*others, _dump(spec)],
         default_spec_id=spec.spec_id,
         last_partition_id=max(metadata.fields["last-partition-id"], spec.last_assigned_field_id),
+        last_updated_ms=now_ms,
+    )
+
+
+def with_sort_order(metadata: TableMetadata, order: SortOrder, now_ms: int) -> TableMetadata:
+    """The table with `order` for the rows of new files; the caller has assigned its id."""
+    others = [raw for raw in metadata.fields["sort-orders"] if raw["order-id"] != order.order_id]
+    return metadata.changed(
+        sort_orders=[*others, _dump(order)],
+        default_sort_order_id=order.order_id,
         last_updated_ms=now_ms,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
@@ -19,6 +19,7 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
+from pyiceberg.types import NestedField, StructType
 
 from headgate.errors import InvalidInputError
 
@@ -43,19 +44,77 @@ def parse_partition_by(terms: Sequence[str], schema: Schema, spec_id: int = 0) -
         raise InvalidInputError("partition_by is a list of texts", f"write [{terms!r}]")
     fields = []
     for offset, term in enumerate(terms):
-        transform, column = parse_term(term)
-        source = find_column(schema, column)
-        source_type = schema.find_type(source)
-        if not source_type.is_primitive or not transform.can_transform(source_type):
-            raise InvalidInputError(
-                f"{term!r}: {transform} does not fit the type {source_type} of {column}", f"known: {KNOWN}"
-            )
-        name = column.replace(".", "_") + _suffix(transform)
+        source, transform = parse_source(term, schema)
+        name = field_name(schema, source, transform)
         fields.append(PartitionField(source, PARTITION_FIELD_ID_START + offset, transform, name))
-    names = [field.name for field in fields]
+    spec = PartitionSpec(*fields, spec_id=spec_id)
+    check_names(spec, schema)
+    return spec
+
+
+def parse_source(term: str, schema: Schema) -> tuple[int, Transform[Any, Any]]:
+    """The field that `term` names, by its id, and the transform of it; they fit together."""
+    transform, column = parse_term(term)
+    source = find_column(schema, column)
+    source_type = schema.find_type(source)
+    if not source_type.is_primitive or not transform.can_transform(source_type):
+        raise InvalidInputError(
+            f"{term!r}: {transform} does not fit the type {source_type} of {column}", f"known: {KNOWN}"
+        )
+    if not path_to(schema, source):
+        raise InvalidInputError(f"{term!r}: {column} is inside a list or a map, so a row has many of it")
+    return source, transform
+
+
+def path_to(schema: Schema, field_id: int) -> tuple[str, ...]:
+    """The names that lead to a field through structs; none if it is inside a list or a map."""
+
+    def found(fields: Iterable[NestedField]) -> tuple[str, ...]:
+        for field in fields:
+            if field.field_id == field_id:
+                return (field.name,)
+            inside = found(field.field_type.fields) if isinstance(field.field_type, StructType) else ()
+            if inside:
+                return (field.name, *inside)
+        return ()
+
+    return found(schema.fields)
+
+
+def field_name(schema: Schema, source: int, transform: Transform[Any, Any]) -> str:
+    """The usual name of a partition field: `ts_day`, `id_bucket`."""
+    column = schema.find_column_name(source)
+    assert column is not None
+    return column.replace(".", "_") + _suffix(transform)
+
+
+def written_term(schema: Schema, source: int, transform: Transform[Any, Any]) -> str:
+    """A partition field as callers write it."""
+    column = schema.find_column_name(source)
+    match transform:
+        case IdentityTransform():
+            return f"{column}"
+        case BucketTransform():
+            return f"bucket({transform.num_buckets}, {column})"
+        case TruncateTransform():
+            return f"truncate({transform.width}, {column})"
+        case _:
+            return f"{transform}({column})"
+
+
+def check_names(spec: PartitionSpec, schema: Schema) -> None:
+    """Refuses names that stand for two things: directories and engines find partition fields by name."""
+    names = [field.name for field in spec.fields]
     if len(set(names)) != len(names):
         raise InvalidInputError(f"partition_by names the same field twice: {', '.join(names)}")
-    return PartitionSpec(*fields, spec_id=spec_id)
+    columns = {column.name.lower(): column.field_id for column in schema.fields}
+    for field in spec.fields:
+        own = isinstance(field.transform, IdentityTransform)
+        column = columns.get(field.name.lower())
+        if column is not None and not (own and column == field.source_id):
+            raise InvalidInputError(
+                f"the partition field {field.name} has the name of another column", "rename the column first"
+            )
 
 
 def parse_term(term: str) -> tuple[Transform[Any, Any], str]:

@@ -167,7 +167,8 @@ class _Maker:
         spec = self._metadata.specs[first.spec_id]
         number, txid = self._occasion.version.number, self._occasion.txid
         path = f"{self._metadata.location}/metadata/{number}-{txid}-m{len(self.objects)}.avro"
-        data = encode_manifest(entries, self._metadata.schema, spec, first.content)
+        schema = self._metadata.schema_of(spec)
+        data = encode_manifest(entries, schema, spec, first.content)
         self.objects[path] = data
         self.entries[path] = entries
         live = [e.sequence_number or number for e in entries if e.status is not Status.DELETED]
@@ -180,7 +181,7 @@ class _Maker:
             min_sequence_number=min(live, default=number),
             snapshot_id=self.snapshot_id,
             **_counts(entries),
-            partitions=summaries([entry.file for entry in entries], self._metadata.schema, spec),
+            partitions=summaries([entry.file for entry in entries], schema, spec),
         )
 
 

@@ -126,6 +126,11 @@ class JsonObject:
         value: list[Json] = self._typed(name, list, self.fields.get(name, []))
         return tuple(self._typed(name, str, item) for item in value)
 
+    def numbers(self, name: str) -> tuple[int, ...]:
+        """A list of numbers; an absent field is an empty one."""
+        value: list[Json] = self._typed(name, list, self.fields.get(name, []))
+        return tuple(self._typed(name, int, item) for item in value)
+
     def text_by_name(self, name: str) -> dict[str, str]:
         """An object of strings; an absent field is an empty one."""
         value: dict[str, Json] = self._typed(name, dict, self.fields.get(name, {}))

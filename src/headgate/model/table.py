@@ -73,6 +73,14 @@ class TableAction(Enum):
     RENAME = "rename"
 
 
+class StructurePart(Enum):
+    """What the structure of a table consists of. The value is what stands on storage."""
+
+    SCHEMA = "schema"
+    SPEC = "partition-spec"
+    SORT_ORDER = "sort-order"
+
+
 @dataclass(frozen=True, slots=True)
 class TableCommit:
     """A table in a record: where its metadata is after the commit, and what of it was changed.
@@ -80,6 +88,8 @@ class TableCommit:
     `name` is the one after the commit; `renamed_from` the one before, if it is another. `replaces_all`: every
     file that the table had was removed. `property_names` are the table properties that were set or removed.
     `footprint` says which files; None if there is none, or if it was written before footprints were.
+    `structure` names the parts of the structure that were changed (values of `StructurePart`, or what a newer
+    release calls its own), `dropped_fields` the ids of the columns that went, at every depth.
     """
 
     name: str
@@ -91,6 +101,8 @@ class TableCommit:
     replaces_all: bool = False
     property_names: frozenset[str] = frozenset()
     footprint: FileFootprint | None = None
+    structure: frozenset[str] = frozenset()
+    dropped_fields: frozenset[int] = frozenset()
     unknown: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
@@ -111,6 +123,10 @@ class TableCommit:
             fields["property_names"] = [*sorted(self.property_names)]
         if self.footprint is not None:
             fields["footprint"] = self.footprint.to_json()
+        if self.structure:
+            fields["structure"] = [*sorted(self.structure)]
+        if self.dropped_fields:
+            fields["dropped_fields"] = [*sorted(self.dropped_fields)]
         return fields
 
     @classmethod
@@ -129,6 +145,8 @@ class TableCommit:
             replaces_all=source.fields.get("replaces_all") is True,
             property_names=frozenset(source.texts("property_names")),
             footprint=None if footprint is None else FileFootprint.from_json(footprint),
+            structure=frozenset(source.texts("structure")),
+            dropped_fields=frozenset(source.numbers("dropped_fields")),
             unknown=source.unknown(*_KNOWN_FIELDS),
         )
 
@@ -145,6 +163,8 @@ _KNOWN_FIELDS = (
     "replaces_all",
     "property_names",
     "footprint",
+    "structure",
+    "dropped_fields",
 )
 
 

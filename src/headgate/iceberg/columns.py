@@ -1,0 +1,382 @@
+"""Changes of columns, as functions from columns to columns.
+
+Fields are found by dotted paths: `address.zip`, `points.element.x` for the structs in a list,
+`places.value.x` for those in a map. An id that was given to a field is never given to another one, also after
+it was dropped: files keep the ids that they were written with, and engines read by id.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StructType,
+)
+
+from headgate.core.arguments import require_unicode
+from headgate.errors import InvalidInputError
+from headgate.iceberg.arrow import schema_from_arrow
+from headgate.iceberg.ddl import parse_type
+from headgate.iceberg.partitions import find_column
+
+ROOT = -1
+"""Stands for the table where the id of a field's parent is asked for."""
+
+Fields: TypeAlias = tuple[NestedField, ...]
+Edit: TypeAlias = Callable[[int, Fields], Fields]
+"""From the fields inside a parent, given by its id, to what they become."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a table, and the highest id that any of its columns ever had."""
+
+    schema: Schema
+    last_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a column goes among those beside it. At most one is given; none is the end."""
+
+    first: bool = False
+    before: str | None = None
+    after: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.first is True) + (self.before is not None) + (self.after is not None) > 1:
+            raise InvalidInputError("a column has one position", "give one of first, before and after")
+
+    def __bool__(self) -> bool:
+        return self.first or self.before is not None or self.after is not None
+
+
+AT_THE_END = Position()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A field inside its parent, which is a struct (or the table), a list or a map."""
+
+    field: NestedField
+    parent: int
+    in_struct: bool
+    in_key: bool
+
+
+def field_ids(schema: Schema) -> frozenset[int]:
+    """The ids of all fields, at every depth."""
+    return frozenset(_places(schema))
+
+
+def type_of(given: Any) -> IcebergType:
+    """An Iceberg type from DDL (`BIGINT`, `ARRAY<STRING>`), from an Arrow type, or as it is."""
+    if isinstance(given, str):
+        return parse_type(given)
+    if isinstance(given, pa.DataType):
+        return schema_from_arrow(pa.schema([("column", given)])).fields[0].field_type
+    if isinstance(given, IcebergType):
+        return given
+    raise InvalidInputError(f"a type is DDL, a pyarrow type or an Iceberg type, not a {type(given).__name__}")
+
+
+# --- the changes -----------------------------------------------------------------------------------------
+
+
+def with_added(
+    columns: Columns,
+    path: str,
+    given_type: Any,
+    *,
+    doc: str | None = None,
+    required: bool = False,
+    default: Any = None,
+    position: Position = AT_THE_END,
+) -> Columns:
+    """The columns with a new one, which is null in all rows that are there."""
+    parent_path, _, name = _checked_path(path).rpartition(".")
+    parent = _struct_at(columns.schema, parent_path)
+    problems = [*_name_problems(columns.schema, parent, name)]
+    if required:
+        problems.append(
+            "it cannot be required: the rows that are there have no value for it, and Iceberg's format "
+            "version 2 has no defaults"
+        )
+    if default is not None:
+        problems.append("it cannot have a default: Iceberg's format version 2 has none")
+    _refuse(f"the column {path} cannot be added", problems)
+    ids = itertools.count(columns.last_id + 1)
+    field_id = next(ids)
+    # The function takes a type as well as a schema, and returns the same; its annotation knows schemas only.
+    fresh: Any = assign_fresh_schema_ids(type_of(given_type), lambda: next(ids))
+    field = NestedField(field_id, name, fresh, required=False, doc=doc)
+    beside = _beside(columns.schema, parent, parent_path, position)
+    schema = _edited(
+        columns.schema,
+        lambda owner, fields: _placed(fields, field, position, beside) if owner == parent else fields,
+    )
+    return Columns(schema, next(ids) - 1)
+
+
+def with_dropped(columns: Columns, path: str, used: Callable[[int], str | None]) -> Columns:
+    """The columns without one. `used` says what needs a field, by its id, or None."""
+    place = _place(columns.schema, path)
+    problems = []
+    if not place.in_struct:
+        problems.append(f"{path} is the inside of a list or a map; drop the column that holds it")
+    elif len(_siblings(columns.schema, place.parent)) == 1:
+        problems.append("it is the only one there; a table or struct keeps at least one")
+    gone = {place.field.field_id, *_inside_ids(place.field.field_type)}
+    problems.extend(reason for field_id in sorted(gone) if (reason := used(field_id)) is not None)
+    if gone & set(columns.schema.identifier_field_ids):
+        problems.append("it identifies rows (identifier-field-ids)")
+    _refuse(f"the column {path} cannot be dropped", problems)
+    kept = _edited(
+        columns.schema,
+        lambda _, fields: tuple(field for field in fields if field.field_id != place.field.field_id),
+    )
+    return Columns(kept, columns.last_id)
+
+
+def with_renamed(columns: Columns, path: str, name: str) -> Columns:
+    """The columns with another name for one; files need no change, they know it by its id."""
+    place = _place(columns.schema, path)
+    problems = list(_name_problems(columns.schema, place.parent, name, besides=place.field.field_id))
+    if not place.in_struct:
+        problems.append("elements of lists, keys and values of maps have no name of their own")
+    if name == place.field.name:
+        problems.append("that is its name already")
+    _refuse(f"the column {path} cannot be renamed to {name}", problems)
+    return _with_field(columns, place, name=name)
+
+
+def with_widened(columns: Columns, path: str, given_type: Any) -> Columns:
+    """The columns with a wider type for one: int to long, float to double, or a higher decimal precision."""
+    place = _place(columns.schema, path)
+    wanted, present = type_of(given_type), place.field.field_type
+    problems = []
+    if wanted == present:
+        problems.append(f"it is {present} already")
+    elif not _is_wider(present, wanted):
+        problems.append(
+            f"{present} does not become {wanted}; int becomes long, float becomes double, and a decimal may "
+            "get a higher precision with the same scale"
+        )
+    if place.in_key:
+        problems.append("it is inside the key of a map")
+    _refuse(f"the column {path} cannot be widened", problems)
+    return _with_field(columns, place, field_type=wanted)
+
+
+def with_moved(columns: Columns, path: str, position: Position) -> Columns:
+    """The columns in another order; one moves among those beside it."""
+    place = _place(columns.schema, path)
+    if not position:
+        raise InvalidInputError(f"where should {path} go?", "give one of first=True, before=… and after=…")
+    problems = [] if place.in_struct else ["there is nothing beside it"]
+    beside = _beside(columns.schema, place.parent, path.rpartition(".")[0], position)
+    if beside == place.field.field_id:
+        problems.append("it cannot go beside itself")
+    _refuse(f"the column {path} cannot be moved", problems)
+
+    def moved(owner: int, fields: Fields) -> Fields:
+        others = tuple(field for field in fields if field.field_id != place.field.field_id)
+        return _placed(others, place.field, position, beside) if owner == place.parent else fields
+
+    schema = _edited(columns.schema, moved)
+    if schema == columns.schema:
+        raise InvalidInputError(f"the column {path} is there already", "nothing to do")
+    return Columns(schema, columns.last_id)
+
+
+def with_optional(columns: Columns, path: str) -> Columns:
+    """The columns with one that may be null."""
+    place = _place(columns.schema, path)
+    problems = [] if place.field.required else ["it is optional already"]
+    if place.in_key:
+        problems.append("it is inside the key of a map")
+    if place.field.field_id in columns.schema.identifier_field_ids:
+        problems.append("it identifies rows (identifier-field-ids)")
+    _refuse(f"the column {path} cannot be made optional", problems)
+    return _with_field(columns, place, required=False)
+
+
+def with_doc(columns: Columns, path: str, doc: str | None) -> Columns:
+    """The columns with another description of one; None for none."""
+    place = _place(columns.schema, path)
+    problems = [] if place.in_struct else ["elements of lists, keys and values of maps have no description"]
+    if doc == place.field.doc:
+        problems.append("it is described so already")
+    _refuse(f"the column {path} cannot be described", problems)
+    return _with_field(columns, place, doc=doc)
+
+
+# --- finding fields --------------------------------------------------------------------------------------
+
+
+def _place(schema: Schema, path: str) -> _Place:
+    return _places(schema)[find_column(schema, _checked_path(path))]
+
+
+def _places(schema: Schema) -> dict[int, _Place]:
+    return {place.field.field_id: place for place in _walk(schema.as_struct(), ROOT, in_key=False)}
+
+
+def _walk(kind: IcebergType, owner: int, in_key: bool) -> Iterator[_Place]:
+    in_struct = isinstance(kind, StructType)
+    for field in _children(kind):
+        inside_key = in_key or (isinstance(kind, MapType) and field.field_id == kind.key_id)
+        yield _Place(field, owner, in_struct, inside_key)
+        yield from _walk(field.field_type, field.field_id, inside_key)
+
+
+def _children(kind: IcebergType) -> Fields:
+    match kind:
+        case StructType():
+            return tuple(kind.fields)
+        case ListType():
+            return (kind.element_field,)
+        case MapType():
+            return (kind.key_field, kind.value_field)
+        case _:
+            return ()
+
+
+def _inside_ids(kind: IcebergType) -> Iterator[int]:
+    return (place.field.field_id for place in _walk(kind, ROOT, in_key=False))
+
+
+def _struct_at(schema: Schema, path: str) -> int:
+    """The id that owns the fields of the struct at `path`; a list or map stands for the struct inside."""
+    if not path:
+        return ROOT
+    place = _places(schema)[find_column(schema, path)]
+    field, in_key = place.field, place.in_key
+    match field.field_type:
+        case ListType() as kind:
+            field = kind.element_field
+        case MapType() as kind:
+            field = kind.value_field
+    if not isinstance(field.field_type, StructType) or in_key:
+        where = "inside the key of a map" if in_key else f"a {field.field_type}, not a struct"
+        raise InvalidInputError(f"nothing can be added to {path}: it is {where}")
+    return field.field_id
+
+
+def _siblings(schema: Schema, parent: int) -> list[NestedField]:
+    return [place.field for place in _places(schema).values() if place.parent == parent]
+
+
+def _beside(schema: Schema, parent: int, parent_path: str, position: Position) -> int | None:
+    """The id of the field that `position` names: beside the column, by its own name or by its whole path."""
+    wanted = position.before if position.before is not None else position.after
+    if wanted is None:
+        return None
+    siblings = {field.name: field.field_id for field in _siblings(schema, parent)}
+    name = wanted.removeprefix(f"{parent_path}.") if parent_path else wanted
+    if name not in siblings:
+        raise InvalidInputError(
+            f"there is no column {wanted!r} beside it", f"choose one of {', '.join(siblings)}"
+        )
+    return siblings[name]
+
+
+# --- editing ---------------------------------------------------------------------------------------------
+
+
+def _edited(schema: Schema, edit: Edit) -> Schema:
+    struct = _edited_type(schema.as_struct(), ROOT, edit)
+    assert isinstance(struct, StructType)
+    return Schema(*struct.fields, identifier_field_ids=list(schema.identifier_field_ids))
+
+
+def _edited_type(kind: IcebergType, owner: int, edit: Edit) -> IcebergType:
+    fields = tuple(
+        field.model_copy(update={"field_type": _edited_type(field.field_type, field.field_id, edit)})
+        for field in edit(owner, _children(kind))
+    )
+    match kind, fields:
+        case StructType(), _:
+            return StructType(*fields)
+        case ListType(), (element,):
+            return ListType(element.field_id, element.field_type, element_required=element.required)
+        case MapType(), (key, value):
+            return MapType(
+                key.field_id,
+                key.field_type,
+                value.field_id,
+                value.field_type,
+                value_required=value.required,
+            )
+        case _:
+            return kind
+
+
+def _with_field(columns: Columns, place: _Place, **update: Any) -> Columns:
+    changed = place.field.model_copy(update=update)
+    schema = _edited(
+        columns.schema,
+        lambda _, fields: tuple(changed if f.field_id == changed.field_id else f for f in fields),
+    )
+    return Columns(schema, columns.last_id)
+
+
+def _placed(fields: Fields, field: NestedField, position: Position, beside: int | None) -> Fields:
+    if position.first:
+        return (field, *fields)
+    if beside is None:
+        return (*fields, field)
+    at = next(index for index, other in enumerate(fields) if other.field_id == beside)
+    at += position.after is not None
+    return (*fields[:at], field, *fields[at:])
+
+
+# --- refusing --------------------------------------------------------------------------------------------
+
+
+def _is_wider(present: IcebergType, wanted: IcebergType) -> bool:
+    match present, wanted:
+        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
+            return True
+        case DecimalType(), DecimalType():
+            return wanted.scale == present.scale and wanted.precision > present.precision
+        case _:
+            return False
+
+
+def _checked_path(path: str) -> str:
+    if not isinstance(path, str) or not path.strip() or not all(path.split(".")):
+        raise InvalidInputError(f"{path!r} is not the name of a column", "write it as 'zip' or 'address.zip'")
+    return path
+
+
+def _name_problems(schema: Schema, parent: int, name: str, besides: int | None = None) -> Iterator[str]:
+    if not isinstance(name, str) or not name.strip():
+        yield f"{name!r} is not a name"
+        return
+    require_unicode("the name of a column", name)
+    if "." in name:
+        yield "a dot in a name would look like a path"
+    for field in _siblings(schema, parent):
+        if field.field_id != besides and field.name.lower() == name.lower():
+            same = "" if field.name == name else ", which differs in case only; Spark sees no difference"
+            yield f"there is a column {field.name} already{same}"
+
+
+def _refuse(what: str, problems: list[str]) -> None:
+    if problems:
+        raise InvalidInputError(f"{what}:\n" + "\n".join(f"  - {problem}" for problem in problems))

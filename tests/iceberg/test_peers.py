@@ -1,0 +1,289 @@
+"""Other engines read what we wrote, row for row: every type, every transform, and after every evolution."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import uuid
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+import headgate as hg
+from headgate.table import Table
+from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
+
+pytestmark = pytest.mark.slow
+
+ONE = {"a": 1, "b": {"c": "x"}}
+TYPES: dict[str, list[Any]] = {
+    "BOOLEAN": [True, False],
+    "INT": [1, -5],
+    "BIGINT": [2**40, -1],
+    "FLOAT": [1.5, math.nan],
+    "DOUBLE": [-0.5, math.inf],
+    "DECIMAL(5, 2)": [Decimal("1.25"), Decimal("-99.99")],
+    "DECIMAL(15, 4)": [Decimal("1.2500"), Decimal("-99.9900")],
+    "DECIMAL(38, 10)": [Decimal("1.2500000000"), Decimal("-12345678901234567890.5000000000")],
+    "DATE": [dt.date(2026, 1, 2), dt.date(1969, 12, 31)],
+    "TIME": [dt.time(1, 2, 3, 4), dt.time(23, 59)],
+    "TIMESTAMP_NTZ": [dt.datetime(2026, 1, 2, 3), dt.datetime(1969, 12, 31, 23, 59, 59, 5)],
+    "TIMESTAMP": [dt.datetime(2026, 1, 2, 3, tzinfo=dt.UTC), dt.datetime(1960, 1, 1, tzinfo=dt.UTC)],
+    "STRING": ["a", "ü/=% ", ""],
+    "BINARY": [b"a", b"\x00\xff"],
+    "FIXED(4)": [b"abcd", b"\x00\x00\x00\xff"],
+    "UUID": [uuid.UUID(int=5), uuid.UUID(int=2**127 + 1)],
+    "STRUCT<a: INT, b: STRUCT<c: STRING>>": [ONE, {"a": None, "b": None}],
+    "ARRAY<BIGINT>": [[1, None], []],
+    "MAP<STRING, DOUBLE>": [[("a", 1.0), ("b", None)], []],
+    "ARRAY<STRUCT<k: MAP<INT, ARRAY<STRING>>>>": [[{"k": [(1, ["x", None])]}, None], []],
+}
+TRANSFORMS: dict[str, list[str]] = {
+    "v": [name for name in TYPES if "<" not in name],
+    "bucket(4, v)": [
+        name for name in TYPES if "<" not in name and name not in ("BOOLEAN", "FLOAT", "DOUBLE")
+    ],
+    "truncate(2, v)": ["INT", "BIGINT", "DECIMAL(5, 2)", "DECIMAL(38, 10)", "STRING", "BINARY"],
+    "year(v)": ["DATE", "TIMESTAMP_NTZ", "TIMESTAMP"],
+    "month(v)": ["DATE", "TIMESTAMP_NTZ", "TIMESTAMP"],
+    "day(v)": ["DATE", "TIMESTAMP_NTZ", "TIMESTAMP"],
+    "hour(v)": ["TIMESTAMP_NTZ", "TIMESTAMP"],
+}
+
+
+def plain(value: Any) -> Any:
+    """A value that compares across engines: maps as pairs, moments as UTC, NaN as a word."""
+    match value:
+        case float() if math.isnan(value):
+            return "NaN"
+        case dt.datetime() if value.tzinfo is not None:
+            return value.astimezone(dt.UTC).replace(tzinfo=None)
+        case dict() as fields:
+            return {str(key): plain(item) for key, item in fields.items()}
+        case [(_, _), *_] as pairs if all(isinstance(pair, tuple) for pair in pairs):
+            return {str(key): plain(item) for key, item in pairs}
+        case list() as items:
+            return [plain(item) for item in items]
+    return value
+
+
+def ordered(rows: list[Any]) -> list[Any]:
+    return [plain(value) for _, value in sorted(rows, key=lambda row: int(row[0]))]
+
+
+class Place:
+    """A lake on a disk, where other engines find its tables."""
+
+    def __init__(self, root: Path) -> None:
+        self.lake = hg.Lake.init(root, divisor=4)
+        self._root = root
+
+    def directory(self, table: Table) -> Path:
+        return self._root / "data" / Path(*table.name.split("."))
+
+    def metadata_file(self, table: Table, version: int | None = None) -> str:
+        return str(self.directory(table) / "metadata" / f"v{version or self.lake.version}.metadata.json")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("lake"))
+
+
+def filled(place: Place, kind: str, partition_by: list[str], name: str) -> tuple[Table, list[Any]]:
+    values = [*TYPES[kind], None]
+    table = place.lake.create_table(
+        f"types.{name}", f"n INT NOT NULL, v {kind}", partition_by=partition_by, sort_by=["n desc"]
+    )
+    column = schema_to_pyarrow(table.schema, include_field_ids=False).field("v").type
+    numbers = pa.array(range(len(values)), pa.int32())
+    table.append(pa.table({"n": numbers, "v": pa.array(values, column)}))
+    return table, [plain(value) for value in values]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_type_with_nulls(place: Place, kind: str) -> None:
+    table, expected = filled(place, kind, [], f"plain{list(TYPES).index(kind)}")
+    read = table.read_arrow()
+    assert ordered(list(zip(read["n"].to_pylist(), read["v"].to_pylist(), strict=True))) == expected
+    duckdb = ordered(ask_duckdb(place.directory(table), "n, v"))
+    assert duckdb == [{} if want == {} else want for want in expected] or duckdb == _maps(expected)
+    told = [(row["n"], row["v"]) for row in ask_pyiceberg(place.metadata_file(table))]
+    if kind.startswith("ARRAY<STRUCT"):
+        expected = [[] if value is None else value for value in expected]  # pyiceberg loses such nulls
+    assert ordered(told) == expected
+
+
+def _maps(expected: list[Any]) -> list[Any]:
+    """As DuckDB has them: an empty map, where a list of pairs is an empty list."""
+    return [{} if value == [] else value for value in expected]
+
+
+CLICKHOUSE = {
+    "INT": "v",
+    "BIGINT": "toInt64(v)",
+    "BOOLEAN": "toUInt8(v)",
+    "DECIMAL(15, 4)": "toString(v)",
+    "DATE": "toString(v)",
+    "STRING": "v",
+    "UUID": "toString(v)",
+    "TIMESTAMP_NTZ": "toUnixTimestamp64Micro(v)",
+    "TIMESTAMP": "toUnixTimestamp64Micro(v)",
+    "BINARY": "hex(v)",
+    "FIXED(4)": "hex(v)",
+}
+"""What to ask so that the answer comes through JSON unharmed."""
+
+
+def as_clickhouse_says(value: Any) -> Any:
+    match value:
+        case bool():
+            return int(value)
+        case Decimal():
+            return f"{value.normalize():f}"
+        case dt.datetime():
+            at = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
+            return str((at - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1))
+        case dt.date() | uuid.UUID():
+            return str(value)
+        case bytes():
+            return value.hex().upper()
+    return value
+
+
+@pytest.mark.parametrize("kind", CLICKHOUSE)
+def test_types_in_clickhouse(place: Place, kind: str) -> None:
+    table, _ = filled(place, kind, [], f"house{list(TYPES).index(kind)}")
+    told = [value for _, value in sorted(ask_clickhouse(place.directory(table), f"n, {CLICKHOUSE[kind]}"))]
+    expected = [as_clickhouse_says(value) for value in [*TYPES[kind], None]]
+    assert [str(value) for value in told] == [str(value) for value in expected]
+
+
+@pytest.mark.parametrize("term", TRANSFORMS)
+def test_every_transform_of_every_type_with_nulls(place: Place, term: str) -> None:
+    for kind in TRANSFORMS[term]:
+        word = term.split("(")[0]
+        table, expected = filled(place, kind, [term], f"{word}{list(TYPES).index(kind)}")
+        assert len(table.files()) > 1
+        read = table.read_arrow()
+        assert ordered(list(zip(read["n"].to_pylist(), read["v"].to_pylist(), strict=True))) == expected
+        assert ordered(ask_duckdb(place.directory(table), "n, v")) == expected, kind
+        for row_filter in (None, "n >= 0"):
+            told = ask_pyiceberg(place.metadata_file(table), row_filter)
+            assert ordered([(row["n"], row["v"]) for row in told]) == expected, kind
+        nulls = ask_pyiceberg(place.metadata_file(table), "v is null")
+        assert [row["n"] for row in nulls] == [len(expected) - 1]
+
+
+def test_transforms_in_clickhouse(place: Place) -> None:
+    for term in TRANSFORMS:
+        kind = "TIMESTAMP_NTZ" if "TIMESTAMP_NTZ" in TRANSFORMS[term] else "BIGINT"
+        table, _ = filled(place, kind, [term], f"ch_{term.split('(')[0]}")
+        assert [int(n) for (n,) in sorted(ask_clickhouse(place.directory(table), "n"))] == [0, 1, 2]
+        ((found,),) = ask_clickhouse(place.directory(table), "countIf(v is null)")
+        assert int(found) == 1
+
+
+Evolve = Callable[[Table], object]
+EVOLUTIONS: dict[str, tuple[Evolve, dict[str, Any]]] = {
+    "add": (lambda t: t.add_column("x", "BIGINT", first=True), {"x": 7}),
+    "add nested": (lambda t: t.add_column("s.y", "STRING"), {"s": {"a": 7, "y": "y"}}),
+    "drop": (lambda t: t.drop_column("name"), {"name": ...}),
+    "rename": (lambda t: t.rename_column("name", "label"), {"name": ..., "label": "new"}),
+    "rename nested": (lambda t: t.rename_column("s.a", "b"), {"s": {"b": 7}}),
+    "widen int": (lambda t: t.widen_column("i", "BIGINT"), {"i": 2**40}),
+    "widen float": (lambda t: t.widen_column("f", "DOUBLE"), {"f": 0.1}),
+    "widen decimal": (lambda t: t.widen_column("d", "DECIMAL(12, 2)"), {"d": Decimal("123456789.25")}),
+    "move": (lambda t: t.move_column("p", before="i"), {}),
+    "make optional": (lambda t: t.make_optional("i"), {"i": None}),
+    "add partition field": (lambda t: t.add_partition_field("bucket(2, i)"), {}),
+    "drop partition field": (lambda t: t.drop_partition_field("p"), {}),
+    "replace partitions": (lambda t: t.replace_partition_by(["truncate(1, name)", "day(ts)"]), {}),
+    "no partitions": (lambda t: t.replace_partition_by([]), {}),
+    "sort order": (lambda t: t.replace_sort_by(["i desc", "name"]), {}),
+    "drop an old partition column": (
+        lambda t: (
+            t.replace_partition_by([]),
+            t.overwrite(t.read_arrow()),
+            t.overwrite(t.read_arrow()),
+            t.drop_column("p"),
+        ),
+        {"p": ...},
+    ),
+}
+BASE = (
+    "n INT NOT NULL, i INT NOT NULL, name STRING, f FLOAT, d DECIMAL(9, 2), ts TIMESTAMP_NTZ, p STRING, "
+    "s STRUCT<a: INT>"
+)
+
+
+def a_row(number: int) -> dict[str, Any]:
+    return {
+        "n": number,
+        "i": number * 3,
+        "name": f"name {number}",
+        "f": number / 2,
+        "d": Decimal(f"{number}.25"),
+        "ts": dt.datetime(2026, 1, 1 + number),
+        "p": None if number % 3 == 0 else str(number % 3),
+        "s": {"a": number},
+    }
+
+
+def arrow(table: Table, rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=schema_to_pyarrow(table.schema, include_field_ids=False))
+
+
+@pytest.mark.parametrize("change", EVOLUTIONS)
+def test_every_evolution(place: Place, change: str) -> None:
+    evolve, differences = EVOLUTIONS[change]
+    name = "evolved." + change.replace(" ", "_")
+    table = place.lake.create_table(name, BASE, partition_by=["p"])
+    for number in range(3):
+        table.append(arrow(table, [a_row(number), a_row(number + 3)]))
+    before = place.lake.version
+    evolve(table)
+    new = {**a_row(9), **differences}
+    for number in range(9, 12):
+        row = {key: value for key, value in {**new, "n": number}.items() if value is not ...}
+        table.append(arrow(table, [row]))
+    _agree_on(place, table)
+    # As it was before, from the metadata of then.
+    old = sorted(ask_pyiceberg(place.metadata_file(table, before)), key=lambda row: row["n"])
+    assert old == [a_row(number) for number in range(6)]
+    assert table.read_arrow(version=before).sort_by("n").to_pylist() == old
+
+
+def _agree_on(place: Place, table: Table) -> None:
+    read = table.read_arrow().sort_by("n")
+    names = read.column_names
+    ours = read.to_pylist()
+    assert [row["n"] for row in ours] == [0, 1, 2, 3, 4, 5, 9, 10, 11]
+    columns = ", ".join(names)
+    duckdb = sorted(ask_duckdb(place.directory(table), columns), key=lambda row: row[names.index("n")])
+    assert [dict(zip(names, row, strict=True)) for row in duckdb] == ours
+    pyiceberg = ask_pyiceberg(place.metadata_file(table))
+    assert sorted(pyiceberg, key=lambda row: row["n"]) == ours
+    # Pruned by bounds and partitions, of files from before and after.
+    for row_filter in ("n >= 9", "n < 9 and i >= 6"):
+        kept = [row["n"] for row in ours if _selected(row, row_filter)]
+        told = ask_pyiceberg(place.metadata_file(table), row_filter)
+        assert sorted(row["n"] for row in told) == kept, row_filter
+    numbers = ask_clickhouse(place.directory(table), "n, toInt64(i), toString(d), toFloat64(f)")
+    expected = [_numbers((row["n"], row["i"], row["d"], row["f"])) for row in ours]
+    assert [_numbers(row) for row in sorted(numbers, key=lambda row: int(row[0]))] == expected
+
+
+def _selected(row: dict[str, Any], row_filter: str) -> bool:
+    if row_filter == "n >= 9":
+        return bool(row["n"] >= 9)
+    return row["n"] < 9 and row["i"] is not None and row["i"] >= 6
+
+
+def _numbers(row: tuple[Any, ...]) -> list[float | None]:
+    return [None if value is None else float(value) for value in row]
