@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
-
-import pyarrow as pa
 
 from headgate.changes import TableChange
-from headgate.commit.driver import Driver
 from headgate.core.conflict import Isolation, Selects
 from headgate.errors import InvalidInputError
-from headgate.iceberg.arrow import fitted, partitioned
 from headgate.iceberg.binding import bind_text, in_partitions
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile, Partition
@@ -20,11 +14,9 @@ from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.planning import Plan, plan, planned
 from headgate.iceberg.pruning import Pruning
-from headgate.iceberg.rewriting import ArrowRewrite, Rewrite, Rewritten, require_matching, without_matching
-from headgate.model.identifiers import TxId
+from headgate.iceberg.rewriting import Rewritten, without_matching
+from headgate.iceberg.rows import IncomingRows
 
-Write: TypeAlias = Callable[[TableChange, Any], tuple[DataFile, ...]]
-"""Writes rows of any kind that the table takes as new data files."""
 ISOLATION = "isolation"
 """The table property."""
 
@@ -33,50 +25,40 @@ ISOLATION = "isolation"
 class Overwriting:
     """A table in a transaction that is about to be overwritten.
 
-    Each method writes the new data files, and returns the change with them; nobody sees them yet. `write`
-    writes new rows, `rewrite` files of which some rows stay.
+    Each method writes the new data files, and returns the change with them; nobody sees them yet.
     """
 
     change: TableChange
     metadata: TableMetadata
-    driver: Driver
     loader: TableLoader
-    txid: TxId
-    write: Write
-    rewrite: Rewrite | None = None
+    rows: IncomingRows
 
-    def all(self, rows: Any) -> TableChange:
+    def all(self) -> TableChange:
         """Replaces every row that the transaction sees, its own among them."""
         replaced = {planned.file.path: planned.file for planned in self._at_base(None).files}
-        added = self.write(self.change, rows)
+        added = self.rows.written()
         return replace(
             self.change, added=added, replaced=replaced, selects=None, isolation=isolation_of(self.metadata)
         )
 
-    def some(self, rows: Any, where: str) -> TableChange:
-        """Replaces the rows that `where` selects by `rows`, which must all be such."""
+    def some(self, where: str) -> TableChange:
+        """Replaces the rows that `where` selects by the new ones, which must all be such."""
         matching = bind_text(where, self.metadata.schema)
-        fitting = fitted(checked_rows(rows, self.change.name), self.metadata.schema, self.change.name)
-        require_matching(fitting, matching, self.change.name, where)
-        return self._replacing(fitting, matching)
+        return self._replacing(self.rows.written_matching(matching, where), matching)
 
-    def partitions(self, rows: Any) -> TableChange:
-        """Replaces the partitions, by the present spec, that `rows` belong to."""
-        schema, spec = self.metadata.schema, self.metadata.spec
-        fitting = fitted(checked_rows(rows, self.change.name), schema, self.change.name)
-        touched: frozenset[Partition] = frozenset(key for key, _ in partitioned(fitting, schema, spec))
-        return self._replacing(fitting, in_partitions(spec, schema, touched))
+    def partitions(self) -> TableChange:
+        """Replaces the partitions, by the present spec, that the new rows belong to."""
+        written = self.rows.written()
+        touched: frozenset[Partition] = frozenset(file.partition for file in written)
+        return self._replacing(written, in_partitions(self.metadata.spec, self.metadata.schema, touched))
 
-    def _replacing(self, rows: pa.Table, matching: Bound) -> TableChange:
+    def _replacing(self, written: tuple[DataFile, ...], matching: Bound) -> TableChange:
         before = self.change
-        rewrite = self.rewrite or ArrowRewrite(
-            self.driver, self.loader, self.metadata, self.txid, before.name
-        )
-        at_base = without_matching(self._at_base(matching), matching, rewrite)
-        own = without_matching(planned(before.added, self.metadata, matching), matching, rewrite)
+        at_base = without_matching(self._at_base(matching), matching, self.rows.rewrite)
+        own = without_matching(planned(before.added, self.metadata, matching), matching, self.rows.rewrite)
         return replace(
             before,
-            added=(*_without(before.added, own), *own.added, *at_base.added, *self.write(before, rows)),
+            added=(*_without(before.added, own), *own.added, *at_base.added, *written),
             replaced={**(before.replaced or {}), **{file.path: file for file in at_base.removed}},
             selects=self._selects(matching),
             isolation=isolation_of(self.metadata),
@@ -106,14 +88,6 @@ class Overwriting:
             return earlier is not None and earlier(spec_id, partition)
 
         return selects
-
-
-def checked_rows(rows: Any, table: str) -> pa.Table:
-    if not isinstance(rows, pa.Table):
-        raise InvalidInputError(
-            f"{table}: rows that replace some others must be a pyarrow Table, not a {type(rows).__name__}"
-        )
-    return rows
 
 
 def isolation_of(metadata: TableMetadata) -> Isolation:

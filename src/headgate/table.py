@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
+from pyiceberg.schema import Schema
+
 from headgate.core.arguments import texts
-from headgate.errors import InvalidInputError
+from headgate.errors import InvalidInputError, UnreadablePredicateError
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.binding import bind_text
 from headgate.iceberg.bound import Bound
@@ -23,11 +26,11 @@ from headgate.transaction import CommitResult
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyiceberg.schema import Schema
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from headgate.iceberg.evolution import Step
     from headgate.lake import Lake
+    from headgate.writing import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +93,11 @@ class Table(Evolvable[CommitResult]):
     def properties(self) -> Mapping[str, str]:
         return self._view().metadata.properties
 
-    def append(self, rows: pa.Table, *, args: Sequence[str] = ()) -> CommitResult:
-        """Adds rows, in a transaction of its own."""
+    def append(self, rows: Rows, *, args: Sequence[str] = ()) -> CommitResult:
+        """Adds rows (a Spark DataFrame, or a pyarrow Table), in a transaction of its own."""
         return self._lake._run(args, lambda tx: tx.table(self.name).append(rows))
 
-    def overwrite(
-        self, rows: pa.Table, where: str | None = None, *, args: Sequence[str] = ()
-    ) -> CommitResult:
+    def overwrite(self, rows: Rows, where: str | None = None, *, args: Sequence[str] = ()) -> CommitResult:
         """Replaces all rows that the table has now, or exactly those that `where` selects.
 
         In a transaction of its own, which is run again after a conflict. Each of the new rows must be one
@@ -104,7 +105,7 @@ class Table(Evolvable[CommitResult]):
         """
         return self._lake._run(args, lambda tx: tx.table(self.name).overwrite(rows, where))
 
-    def overwrite_partitions(self, rows: pa.Table, *, args: Sequence[str] = ()) -> CommitResult:
+    def overwrite_partitions(self, rows: Rows, *, args: Sequence[str] = ()) -> CommitResult:
         """Replaces the partitions that `rows` belong to, in a transaction of its own; others stay."""
         return self._lake._run(args, lambda tx: tx.table(self.name).overwrite_partitions(rows))
 
@@ -129,16 +130,18 @@ class Table(Evolvable[CommitResult]):
         columns: Sequence[str] | None = None,
         limit: int | None = None,
         version: int | None = None,
+        timestamp: str | date | datetime | None = None,
+        tag: str | None = None,
     ) -> pa.Table:
         """Rows, without starting a JVM: for small results.
 
         `where` is a predicate (see docs/predicates.md): files without a matching row are not read as far as
-        partitions and column bounds tell. `limit`: at most so many rows, any of them. `version`: as it was
-        then.
+        partitions and column bounds tell. `limit`: at most so many rows, any of them. `version`,
+        `timestamp`, `tag`: as the table was then.
         """
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
             raise InvalidInputError(f"limit is a number from 0 on, but got {limit!r}")
-        view = self._view(version)
+        view = self._view(version, timestamp, tag)
         whole = view.metadata.schema
         schema = whole if columns is None else _selected(whole, columns)
         only = None if where is None else bind_text(where, whole)
@@ -154,15 +157,26 @@ class Table(Evolvable[CommitResult]):
         self,
         spark: SparkSession,
         *,
+        where: str | Column | None = None,
         columns: Sequence[str] | None = None,
         version: int | None = None,
+        timestamp: str | date | datetime | None = None,
+        tag: str | None = None,
     ) -> DataFrame:
-        """The rows as a Spark DataFrame. `version`: as the table was then."""
-        from headgate.spark.read import read_files
+        """The rows as a Spark DataFrame; `version`, `timestamp`, `tag`: as the table was then.
 
-        view = self._view(version)
-        schema = view.metadata.schema if columns is None else _selected(view.metadata.schema, columns)
-        return read_files(self._lake._driver, spark, view.files(), schema)
+        `where` is a predicate (see docs/predicates.md), by which files without a matching row are left out. A
+        Spark column, or a text that only Spark can read, is a filter like any other: it leaves out no file
+        here, but Spark still passes over what the statistics inside the files exclude.
+        """
+        from headgate.spark.read import Scan
+
+        view = self._view(version, timestamp, tag)
+        schema = view.metadata.schema
+        wanted = schema if columns is None else _selected(schema, columns)
+        only, condition = _understood(where, schema)
+        scan = Scan(self._lake._driver, tuple(view.files(only)), schema, wanted, only, condition)
+        return scan.frame(spark)
 
     def files(self, *, version: int | None = None) -> tuple[TableFile, ...]:
         """The data files, oldest first."""
@@ -178,8 +192,14 @@ class Table(Evolvable[CommitResult]):
             for planned in plan(view.loader, view.metadata, None).files
         )
 
-    def _view(self, version: int | None = None) -> TableView:
-        wanted = self._version if version is None else version
+    def _view(
+        self,
+        version: int | None = None,
+        timestamp: str | date | datetime | None = None,
+        tag: str | None = None,
+    ) -> TableView:
+        asked = self._lake._version_at(version, timestamp, tag)
+        wanted = self._version if asked is None else asked
         return TableView(self._lake._table_loader(), self._lake._table_ref(self.name, wanted))
 
 
@@ -199,11 +219,26 @@ class TableView:
         return [planned.file for planned in plan(self.loader, self.metadata, only).files]
 
 
+def _understood(where: str | Column | None, schema: Schema) -> tuple[Bound | None, str | Column | None]:
+    """A predicate that files can be left out by, or a condition that only Spark understands."""
+    if not isinstance(where, str):
+        return None, where
+    try:
+        return bind_text(where, schema), None
+    except UnreadablePredicateError:
+        return None, where
+
+
 def _selected(schema: Schema, columns: Sequence[str]) -> Schema:
     names = texts("columns", columns)
     for name in names:
         find_column(schema, name)
-    return schema.select(*names)
+
+    def place(column: str) -> int:
+        return next(i for i, name in enumerate(names) if f"{name}.".startswith(f"{column}."))
+
+    chosen = schema.select(*names)
+    return Schema(*sorted(chosen.fields, key=lambda field: place(field.name)), schema_id=chosen.schema_id)
 
 
 def _partition_by_name(metadata: TableMetadata, file: DataFile) -> dict[str, Any]:

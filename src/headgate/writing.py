@@ -6,7 +6,7 @@ import difflib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
 import pyarrow as pa
@@ -16,12 +16,12 @@ from headgate.changes import Changes, NewTable, TableChange
 from headgate.core.arguments import public_properties, texts
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
-from headgate.iceberg.arrow_files import write_rows
 from headgate.iceberg.ddl import parse_columns
 from headgate.iceberg.evolution import Evolution, Step, Subject
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table
 from headgate.iceberg.partitions import parse_partition_by
+from headgate.iceberg.rows import ArrowRows, IncomingRows, Target
 from headgate.iceberg.sorting import parse_sort_by
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange
@@ -32,7 +32,13 @@ from headgate.preparation import table_location
 from headgate.structure import Evolvable
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from headgate.commit.driver import Driver
+
+
+Rows: TypeAlias = "pa.Table | DataFrame"
+"""What a table takes: a Spark DataFrame, or a pyarrow Table for small data."""
 
 
 class OpenTransaction(Protocol):
@@ -63,25 +69,25 @@ class TableWriter(Evolvable[None]):
         self._tx = tx
         self.name = name
 
-    def append(self, rows: pa.Table) -> None:
-        """Adds rows."""
+    def append(self, rows: Rows) -> None:
+        """Adds rows: a Spark DataFrame, or a pyarrow Table."""
         change = self._change()
-        self._tx.note(replace(change, added=(*change.added, *self._written(change, rows))))
+        self._tx.note(replace(change, added=(*change.added, *self._incoming(change, rows).written())))
 
-    def overwrite(self, rows: pa.Table, where: str | None = None) -> None:
+    def overwrite(self, rows: Rows, where: str | None = None) -> None:
         """Replaces all rows that the transaction sees, or exactly those that `where` selects.
 
         Each of the new rows must be one that `where` selects. Files of which all rows go are not read.
         """
-        overwriting = self._overwriting(self._change())
-        self._tx.note(overwriting.all(rows) if where is None else overwriting.some(rows, where))
+        overwriting = self._overwriting(rows)
+        self._tx.note(overwriting.all() if where is None else overwriting.some(where))
 
-    def overwrite_partitions(self, rows: pa.Table) -> None:
+    def overwrite_partitions(self, rows: Rows) -> None:
         """Replaces the partitions, by the table's present spec, that `rows` belong to; others stay.
 
         Rows of these partitions in files of older specs are replaced too: such files are written anew.
         """
-        self._tx.note(self._overwriting(self._change()).partitions(rows))
+        self._tx.note(self._overwriting(rows).partitions())
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Sets table properties."""
@@ -108,18 +114,19 @@ class TableWriter(Evolvable[None]):
             raise NotFoundError(f"the table {self.name} was dropped in this transaction")
         return noted or TableChange(self.name, base=found(self._tx.base, self.name))
 
-    def _overwriting(self, change: TableChange) -> Overwriting:
+    def _overwriting(self, rows: Rows) -> Overwriting:
+        change = self._change()
+        return Overwriting(change, self._metadata(change), self._tx.loader(), self._incoming(change, rows))
+
+    def _incoming(self, change: TableChange, rows: Rows) -> IncomingRows:
         tx = self._tx
-        return Overwriting(change, self._metadata(change), tx.driver, tx.loader(), tx.id, self._written)
-
-    def _written(self, change: TableChange, rows: pa.Table) -> tuple[Any, ...]:
-        metadata = self._metadata(change)
+        target = Target(tx.driver, tx.loader(), self._metadata(change), tx.id, self.name)
         if isinstance(rows, pa.Table):
-            return write_rows(self._tx.driver, metadata, rows, self._tx.id, self.name)
+            return ArrowRows(target, rows)
         if is_from_spark(rows):
-            from headgate.spark.write import write_dataframe  # only those who use Spark need pyspark loaded
+            from headgate.spark.rows import SparkRows  # only those who use Spark need pyspark loaded
 
-            return write_dataframe(self._tx.driver, metadata, rows, self._tx.id, self.name)
+            return SparkRows(target, rows)
         raise InvalidInputError(
             f"{self.name}: rows must be a Spark DataFrame or a pyarrow Table, not a {type(rows).__name__}"
         )

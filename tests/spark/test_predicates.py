@@ -1,43 +1,149 @@
-"""Predicates mean to Spark what they mean through Arrow, whatever the time zone of the session."""
+"""Reads and overwrites of some rows through Spark, both ways, against what Spark says of all rows."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from pyiceberg.schema import assign_fresh_schema_ids
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
-from headgate.iceberg.arrow import schema_from_arrow
-from headgate.iceberg.binding import bind_text
-from headgate.iceberg.row_filter import selected
-from headgate.iceberg.spark_text import BUCKET_FUNCTION, to_spark_sql
-from tests.iceberg.predicates import PREDICATES, SCHEMA, Example, rows, table
-
-ONCE = settings(
-    max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-)
+import headgate as hg
+from headgate.iceberg.arrow_files import read_rows
+from tests.spark.test_tables import ALL_TYPES, all_types, frame, rows_of
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles"])
-def test_spark_selects_the_rows_that_arrow_selects(spark: SparkSession, zone: str) -> None:
-    spark.conf.set("spark.sql.session.timeZone", zone)
-    schema = assign_fresh_schema_ids(schema_from_arrow(SCHEMA))
+@pytest.fixture
+def table(lake: hg.Lake, spark: SparkSession) -> hg.Table:
+    df = frame(spark, ALL_TYPES, all_types)
+    table = lake.create_table("t.types", df.schema, partition_by=["day(at)"])
+    table.append(df)
+    table.append(df.where("false"))
+    return table
 
-    @ONCE
-    @given(rows(30, 40), st.lists(PREDICATES, min_size=40, max_size=60), st.integers())
-    def agree(given_rows: list[dict[str, object]], examples: list[Example], seed: int) -> None:
-        random.Random(seed).shuffle(given_rows)
-        data = table(list(given_rows))
-        bound = [bind_text(example.text, schema) for example in examples if "bucket" not in example.text]
-        texts = [to_spark_sql(predicate) for predicate in bound]
-        assert not any(BUCKET_FUNCTION in text for text in texts)
-        frame = spark.createDataFrame(data)
-        counts = [f"count_if({text})" for text in texts]
-        (told,) = frame.selectExpr(*counts).collect()
-        for text, predicate, count in zip(texts, bound, told, strict=True):
-            assert selected(data, predicate).to_pylist().count(True) == count, text
 
-    agree()
+CASES = [
+    ("id >= 10 AND id < 20", "id >= 10 AND id < 20"),
+    ("day(at) = '1970-01-02'", "at >= '1970-01-02' AND at < '1970-01-03'"),
+    ("name = '' OR flag IS NULL", "name = '' OR flag IS NULL"),
+    ("NOT (wide > 3)", "NOT (wide > 3)"),
+    ("money IN (0, 1234.5678)", "money IN (0, 1234.5678)"),
+    ("point.x BETWEEN 3 AND 9", "point.x BETWEEN 3 AND 9"),
+    ("bucket(5, id) = 2", None),
+]
+
+
+@pytest.mark.parametrize(("where", "sql"), CASES)
+def test_a_read_selects_what_spark_selects(
+    table: hg.Table, spark: SparkSession, both_ways: str, where: str, sql: str | None
+) -> None:
+    found = table.read(spark, where=where)
+    if sql is None:
+        assert sorted(row.id for row in found.collect()) == sorted(
+            table.read_arrow(where=where).column("id").to_pylist()
+        )
+    else:
+        assert rows_of(found) == rows_of(table.read(spark).where(sql))
+
+
+def test_what_only_spark_understands_is_a_filter(
+    table: hg.Table, spark: SparkSession, both_ways: str
+) -> None:
+    assert table.read(spark, where="id % 10 = 3").count() == 4
+    assert table.read(spark, where=sf.col("id") % 10 == 3, columns=["name", "id"]).columns == ["name", "id"]
+
+
+def test_columns_in_the_order_asked_for_and_inside_of_structs(
+    table: hg.Table, spark: SparkSession, both_ways: str
+) -> None:
+    for found in (
+        table.read(spark, columns=["point.x", "id"], where="small < 0"),
+        table.read(spark, columns=["point.x", "id"]).where("id < 5"),
+    ):
+        assert [field.simpleString() for field in found.schema] == ["point:struct<x:int>", "id:bigint"]
+        assert sorted(row.id for row in found.collect()) in ([0, 1, 2, 4], [0, 1, 2, 3, 4])
+    assert table.read_arrow(columns=["point.x", "id"]).column_names == ["point", "id"]
+
+
+def test_partitions_that_cannot_match_are_not_read(table: hg.Table, spark: SparkSession) -> None:
+    everything, one = table.read(spark), table.read(spark, where="day(at) = '1970-01-02'")
+    assert 0 < len(one.inputFiles()) < len(everything.inputFiles())
+
+
+def test_an_overwrite_replaces_exactly_what_it_selects(
+    table: hg.Table, spark: SparkSession, both_ways: str
+) -> None:
+    before = rows_of(table.read(spark).where("coalesce(small >= 0, true)"))
+    table.overwrite(table.read(spark).where("small = -3"), where="small < 0")
+    assert rows_of(table.read(spark).where("coalesce(small >= 0, true)")) == before
+    assert table.read(spark).where("small < 0").count() == 1
+    assert table.read_arrow(where="small < 0").num_rows == 1
+
+
+def test_partitions_of_the_rows_are_replaced(lake: hg.Lake, spark: SparkSession, both_ways: str) -> None:
+    table = lake.create_table("t.parts", "id BIGINT, k INT", partition_by=["k"])
+    table.append(spark.range(100).selectExpr("id", "CAST(id % 5 AS INT) AS k"))
+    table.overwrite_partitions(spark.sql("SELECT 1000L AS id, 2 AS k UNION ALL SELECT 1001L, 7"))
+    left = {(row.k): row["count"] for row in table.read(spark).groupBy("k").count().collect()}
+    assert left == {0: 20, 1: 20, 2: 1, 3: 20, 4: 20, 7: 1}
+    table.replace_partition_by(["bucket(2, id)"])
+    table.overwrite_partitions(spark.createDataFrame([(5000, 9)], "id BIGINT, k INT"))
+    survivors = table.read_arrow(where="bucket(2, id) = 0").num_rows, table.read(spark).count()
+    assert 1 in (survivors[0], survivors[1] - survivors[0])
+
+
+def ids_of_files(table: hg.Table) -> list[tuple[object, list[int]]]:
+    """The partition and the ids, in their order, of each file."""
+    view = table._view()
+    return [
+        (
+            file.partition,
+            read_rows(table._lake._driver, view.loader, [file], table.schema).column("id").to_pylist(),
+        )
+        for file in view.files()
+    ]
+
+
+def test_files_are_sorted_as_they_say(lake: hg.Lake, spark: SparkSession, both_ways: str) -> None:
+    df = frame(spark, ALL_TYPES, all_types)
+    order = ["month(at) desc", "bucket(3, id)", "id desc"]
+    by_spark = lake.create_table("t.spark", df.schema, sort_by=order, partition_by=["flag"])
+    by_spark.append(df)
+    by_arrow = lake.create_table("t.arrow", df.schema, sort_by=order, partition_by=["flag"])
+    by_arrow.append(by_spark.read_arrow())
+    assert {file.sort_order_id for file in by_spark._view().files()} == {1}
+    expected = dict(ids_of_files(by_arrow))
+    for partition, found in ids_of_files(by_spark):
+        assert found == [number for number in expected[partition] if number in set(found)]
+
+
+def test_sql_sees_one_version_and_older_ones(lake: hg.Lake, spark: SparkSession, both_ways: str) -> None:
+    lake.create_table("sales.orders", "id BIGINT, customer STRING").append(
+        spark.createDataFrame([(1, "ann"), (2, "bob")], "id BIGINT, customer STRING")
+    )
+    lake.create_table("sales.customers", "name STRING, city STRING").append(
+        spark.createDataFrame([("ann", "Oslo"), ("bob", "Rome")], "name STRING, city STRING")
+    )
+    lake.tag("before")
+    lake.table("sales.orders").append(spark.createDataFrame([(3, "bob")], "id BIGINT, customer STRING"))
+    query = """
+        SELECT c.city, count(*) AS n FROM sales.orders o JOIN sales.customers AS c ON o.customer = c.name
+        GROUP BY c.city ORDER BY 1
+    """
+    assert [tuple(row) for row in lake.sql(spark, query).collect()] == [("Oslo", 1), ("Rome", 2)]
+    assert [tuple(row) for row in lake.at(tag="before").sql(spark, query).collect()] == [
+        ("Oslo", 1),
+        ("Rome", 1),
+    ]
+    old = lake.sql(spark, "SELECT count(*) FROM sales.orders VERSION AS OF 'before'").first()
+    assert old is not None and old[0] == 2
+    older = lake.sql(spark, "SELECT orders.id FROM sales.orders VERSION AS OF 1").collect()
+    assert older == []
+    spark.range(3).createOrReplaceTempView("mine")
+    both = lake.sql(spark, "SELECT count(*) FROM mine, sales.orders").first()
+    assert both is not None and both[0] == 9
+    assert [view.name for view in spark.catalog.listTables() if view.name.startswith("headgate_")] == []
+    with pytest.raises(hg.NotFoundError, match="there is no table sales") as caught:
+        lake.sql(spark, "SELECT * FROM sales.order")
+    assert caught.value.next_step is not None
+    assert caught.value.next_step.startswith("did you mean sales.orders")
+    with pytest.raises(hg.InvalidInputError, match="Spark cannot run the query"):
+        lake.sql(spark, "SELECT nothing FROM sales.orders")

@@ -104,3 +104,11 @@ def test_settings_that_make_no_sense(table: hg.Table, lake: hg.Lake, spark: Spar
         table.append([1, 2])
     with pytest.raises(hg.InvalidInputError, match="spark_ui_port is a list"):
         hg.session(spark_ui_port=[1])
+
+
+def test_rows_that_an_overwrite_does_not_select(lake: hg.Lake, spark: SparkSession, both_ways: str) -> None:
+    table = lake.create_table("t.one", "id BIGINT")
+    table.append(spark.range(10))
+    with pytest.raises(hg.InvalidInputError, match=r'does not match .id < 5.: \{"id":5\}'):
+        table.overwrite(spark.range(6), where="id < 5")
+    assert lake.version == 2

@@ -22,6 +22,7 @@ from headgate.iceberg.arrow import data_file, fitted, partitioned
 from headgate.iceberg.arrow_files import new_file_uri
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.rows import Target
 from headgate.model.identifiers import TxId
 from headgate.spark.layout import WriteLayout
 from headgate.spark.partitioning import directory_columns
@@ -56,13 +57,14 @@ class FileWriting:
         yield pa.RecordBatch.from_pydict({"file": pa.array(reports, pa.binary())})
 
 
-def write(
-    driver: Driver, metadata: TableMetadata, df: DataFrame, layout: WriteLayout, txid: TxId, table: str
-) -> tuple[DataFile, ...]:
+def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile, ...]:
     """Writes the rows of `df`, which fits the table, as new data files. Nobody sees them yet."""
+    metadata = target.metadata
     directories = directory_columns(metadata.schema, metadata.spec)
     rows = layout.distributed(df.withColumns(directories), tuple(directories)).drop(*directories)
-    writing = FileWriting(driver.store, metadata, txid, table, layout.codec, layout.target_file_bytes)
+    writing = FileWriting(
+        target.driver.store, metadata, target.txid, target.table, layout.codec, layout.target_file_bytes
+    )
     reports = rows.mapInArrow(_named(writing), REPORT).collect()
     return tuple(pickle.loads(report.file) for report in reports)
 

@@ -45,18 +45,21 @@ def _column(df: DataFrame, field: spark.StructField) -> Column:
     for condition, path in _nulls_forbidden(column, field, field.name):
         failure = sf.raise_error(sf.lit(f"{NULL_IN_REQUIRED} {path} "))
         column = sf.when(condition, failure).otherwise(column)
-    column = _reordered(column, df.schema[field.name].dataType, field.dataType)
+    # A cast goes by position, so the order must be right first.
+    column = reordered(column, df.schema[field.name].dataType, field.dataType)
     # The cast also puts the ids of fields inside structs into the type. `DataFrame.to` would not: it leaves
     # alone what differs in nothing but metadata. Nullable everywhere, since the check is made row by row.
     return column.cast(_nullable_type(field.dataType)).alias(field.name, metadata=field.metadata)
 
 
-def _reordered(column: Column, given: spark.DataType, wanted: spark.DataType) -> Column:
-    """The column with the fields of its structs in the order of the table: a cast goes by position."""
+def reordered(column: Column, given: spark.DataType, wanted: spark.DataType) -> Column:
+    """The column with just the fields of its structs that are wanted, in that order."""
     if not (isinstance(given, spark.StructType) and isinstance(wanted, spark.StructType)):
         return column
+    if _same_names(given, wanted):
+        return column
     fields = [
-        _reordered(column[field.name], given[field.name].dataType, field.dataType).alias(field.name)
+        reordered(column[field.name], given[field.name].dataType, field.dataType).alias(field.name)
         for field in wanted.fields
     ]
     return sf.when(column.isNotNull(), sf.struct(*fields))
@@ -70,6 +73,14 @@ def _nulls_forbidden(value: Column, field: spark.StructField, path: str) -> Iter
         for inner in field.dataType.fields:
             for condition, inner_path in _nulls_forbidden(value[inner.name], inner, f"{path}.{inner.name}"):
                 yield value.isNotNull() & condition, inner_path
+
+
+def _same_names(given: spark.DataType, wanted: spark.DataType) -> bool:
+    if not (isinstance(given, spark.StructType) and isinstance(wanted, spark.StructType)):
+        return True
+    return given.names == wanted.names and all(
+        _same_names(given[name].dataType, wanted[name].dataType) for name in wanted.names
+    )
 
 
 def _nullable_type(kind: spark.DataType) -> spark.DataType:

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from pyiceberg.table.sorting import NullOrder, SortDirection
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from headgate.errors import InvalidInputError
 from headgate.iceberg.metadata import TableMetadata
 from headgate.spark.fitting import quoted
+from headgate.spark.partitioning import ordering_column
 
 TARGET_FILE_BYTES = 128 * 1024 * 1024
 ROWS_PER_FILE_FLOOR = 1000
@@ -68,7 +69,7 @@ def write_layout(metadata: TableMetadata, df: DataFrame) -> WriteLayout:
     properties = metadata.properties
     target = _target_bytes(properties)
     return WriteLayout(
-        distribution=_distribution(properties, partitioned=bool(metadata.spec.fields)),
+        distribution=_distribution(metadata),
         order=sort_columns(metadata),
         target_file_bytes=target,
         rows_per_file=max(ROWS_PER_FILE_FLOOR, int(target / _row_bytes(metadata, df))),
@@ -77,32 +78,30 @@ def write_layout(metadata: TableMetadata, df: DataFrame) -> WriteLayout:
 
 
 def sort_columns(metadata: TableMetadata) -> tuple[Column, ...]:
-    """The sort order of the table. Transforms other than identity order rows no finer than their source."""
-    columns = []
-    for field in metadata.sort_order.fields:
-        name = metadata.schema.find_column_name(field.source_id)
-        assert name is not None
-        column = sf.col(".".join(quoted(part) for part in name.split(".")))
-        descending = field.direction == SortDirection.DESC
-        nulls_first = field.null_order == NullOrder.NULLS_FIRST
-        if not isinstance(field.transform, IdentityTransform):
-            continue
-        match descending, nulls_first:
-            case False, True:
-                columns.append(column.asc_nulls_first())
-            case False, False:
-                columns.append(column.asc_nulls_last())
-            case True, True:
-                columns.append(column.desc_nulls_first())
-            case _:
-                columns.append(column.desc_nulls_last())
-    return tuple(columns)
+    """The sort order of the table."""
+    return tuple(_sort_column(metadata.schema, field) for field in metadata.sort_order.fields)
 
 
-def _distribution(properties: Mapping[str, str], *, partitioned: bool) -> Distribution:
+def _sort_column(schema: Schema, field: SortField) -> Column:
+    column = ordering_column(schema, field)
+    match field.direction, field.null_order:
+        case SortDirection.ASC, NullOrder.NULLS_FIRST:
+            return column.asc_nulls_first()
+        case SortDirection.ASC, NullOrder.NULLS_LAST:
+            return column.asc_nulls_last()
+        case SortDirection.DESC, NullOrder.NULLS_FIRST:
+            return column.desc_nulls_first()
+        case _:
+            return column.desc_nulls_last()
+
+
+def _distribution(metadata: TableMetadata) -> Distribution:
+    properties = metadata.properties
     given = properties.get("write.distribution-mode") or properties.get("write.distribution")
     if given is None:
-        return Distribution.HASH if partitioned else Distribution.NONE
+        if metadata.spec.fields:
+            return Distribution.HASH
+        return Distribution.RANGE if metadata.sort_order.fields else Distribution.NONE
     try:
         return Distribution(given.lower())
     except ValueError:

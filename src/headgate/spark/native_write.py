@@ -16,7 +16,7 @@ from headgate.commit.driver import Driver
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.footers import described
 from headgate.iceberg.metadata import TableMetadata
-from headgate.model.identifiers import TxId
+from headgate.iceberg.rows import Target
 from headgate.spark.layout import WriteLayout
 from headgate.spark.partitioning import directory_columns
 from headgate.spark.reach import require_hadoop_uri
@@ -31,15 +31,14 @@ _COMMITTER: Mapping[str, str] = {
 }
 
 
-def write(
-    driver: Driver, metadata: TableMetadata, df: DataFrame, layout: WriteLayout, txid: TxId
-) -> tuple[DataFile, ...]:
+def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile, ...]:
     """Writes the rows of `df`, which fits the table, as new data files. Nobody sees them yet."""
+    driver, metadata = target.driver, target.metadata
     directories = directory_columns(metadata.schema, metadata.spec)
     # A directory for each write, since a transaction may write to a table more than once.
     root = driver.store.uri()
     location = metadata.location.removeprefix(f"{root}/")
-    attempt = f"{location}/data/L0-{txid}/{driver.host.new_txid().text[:8]}"
+    attempt = f"{location}/data/L0-{target.txid}/{driver.host.new_txid().text[:8]}"
     rows = layout.distributed(df.withColumns(directories), tuple(directories))
     writer = rows.write.mode("append").options(**_COMMITTER, **layout.parquet_options())
     if directories:

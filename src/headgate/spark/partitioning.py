@@ -1,8 +1,8 @@
-"""Iceberg's partition transforms over Spark columns.
+"""Iceberg's transforms over Spark columns: to separate rows by partition, and to put them in order.
 
-The results name the directories into which Spark's writer sorts the rows: equal for rows of one partition,
-different for rows of two, and readable. The partition values in the manifests do not come from here; they are
-computed by pyiceberg from what is in the files.
+For partitions, the results name the directories into which Spark's writer sorts the rows: equal for rows of
+one partition, different for rows of two, and readable. The partition values in the manifests do not come from
+here; they are computed by pyiceberg from what is in the files.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from pyiceberg import transforms
 from pyiceberg import types as iceberg
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyspark.sql import Column
+from pyiceberg.table.sorting import SortField
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
 from headgate.errors import UnsupportedError
-from headgate.iceberg.arrow import transformed
+from headgate.iceberg.arrow import schema_from_arrow, transformed
+from headgate.iceberg.spark_text import BUCKET_FUNCTION
 from headgate.spark.fitting import quoted
 
 MICROS_PER_DAY = 86_400_000_000
@@ -39,33 +41,54 @@ def directory_columns(schema: Schema, spec: PartitionSpec) -> dict[str, Column]:
             # Spark leaves partition columns out of the files; Iceberg wants the column there.
             name += "_partition"
         taken.add(name.lower())
-        columns[name] = _as_directory(_transformed(schema, field))
+        columns[name] = _as_directory(_directory(schema, field))
     return columns
 
 
-def _transformed(schema: Schema, field: PartitionField) -> Column:
-    source = _source(schema, field.source_id)
-    kind = schema.find_type(field.source_id)
+def ordering_column(schema: Schema, field: SortField) -> Column:
+    """The values by which a sort field orders rows."""
+    source, kind = _source(schema, field.source_id), schema.find_type(field.source_id)
     match field.transform:
+        case transforms.MonthTransform():
+            day = _utc_date(source, kind)
+            return sf.year(day) * sf.lit(12) + sf.month(day)
+        case transforms.HourTransform():
+            return sf.unix_date(_utc_date(source, kind)) * sf.lit(24) + _utc_hour(source, kind)
+        case _:
+            return _transformed(source, kind, field.transform)
+
+
+def _directory(schema: Schema, field: PartitionField) -> Column:
+    """The values of a partition field, such that their texts differ for different values."""
+    source, kind = _source(schema, field.source_id), schema.find_type(field.source_id)
+    match field.transform:
+        case transforms.IdentityTransform() | transforms.TruncateTransform():
+            return _readable(_transformed(source, kind, field.transform), kind)
+        case transforms.MonthTransform():
+            day = _utc_date(source, kind)
+            return sf.concat(sf.year(day).cast("string"), sf.lit("-"), _two_digits(sf.month(day)))
+        case transforms.HourTransform():
+            day = _utc_date(source, kind).cast("string")
+            return sf.concat(day, sf.lit("-"), _two_digits(_utc_hour(source, kind)))
+        case _:
+            return _transformed(source, kind, field.transform)
+
+
+def _transformed(source: Column, kind: Any, transform: transforms.Transform[Any, Any]) -> Column:
+    match transform:
         case transforms.IdentityTransform():
-            return _readable(source, kind)
+            return source
         case transforms.BucketTransform():
-            return _by_pyiceberg(field.transform, kind)(source)
+            return _by_pyiceberg(transform, kind, "int")(source)
         case transforms.TruncateTransform():
-            return _truncated(field.transform, kind, source)
+            return _truncated(transform, kind, source)
         case transforms.VoidTransform():
             return sf.lit(None)
         case transforms.YearTransform():
             return sf.year(_utc_date(source, kind))
-        case transforms.MonthTransform():
-            day = _utc_date(source, kind)
-            return sf.concat(sf.year(day).cast("string"), sf.lit("-"), _two_digits(sf.month(day)))
         case transforms.DayTransform():
             return _utc_date(source, kind)
-        case transforms.HourTransform():
-            day = _utc_date(source, kind).cast("string")
-            return sf.concat(day, sf.lit("-"), _two_digits(_utc_hour(source, kind)))
-    raise UnsupportedError(f"the partition transform {field.transform} of {field.name} is not known")
+    raise UnsupportedError(f"the transform {transform} is not known")
 
 
 def _source(schema: Schema, field_id: int) -> Column:
@@ -81,22 +104,37 @@ def _source(schema: Schema, field_id: int) -> Column:
 def _truncated(transform: transforms.TruncateTransform[Any], kind: Any, source: Column) -> Column:
     match kind:
         case iceberg.StringType() | iceberg.BinaryType():
-            return _readable(sf.substring(source, 1, transform.width), kind)
+            return sf.substring(source, 1, transform.width)
         case iceberg.IntegerType() | iceberg.LongType():
             return source - sf.pmod(source, sf.lit(transform.width))
         case _:
-            return _by_pyiceberg(transform, kind)(source)
+            return _by_pyiceberg(transform, kind, str(kind).replace(" ", ""))(source)
 
 
-def _by_pyiceberg(transform: transforms.Transform[Any, Any], kind: Any) -> Callable[[Column], Column]:
+def _by_pyiceberg(
+    transform: transforms.Transform[Any, Any], kind: Any, result: str
+) -> Callable[[Column], Column]:
     """Iceberg's own function on Arrow data in the Python workers, where Spark has none with that result."""
 
-    @arrow_udf("string")  # type: ignore[untyped-decorator]
+    @arrow_udf(result)  # type: ignore[untyped-decorator]
     def apply(values: pa.Array) -> pa.Array:
-        return transformed(values, transform, kind).cast(pa.string())
+        return transformed(values, transform, kind)
 
     function: Callable[[Column], Column] = apply
     return function
+
+
+def register_bucket(spark: SparkSession) -> None:
+    """Gives the session Iceberg's bucket as an SQL function: `headgate_bucket(n, value)`."""
+
+    @arrow_udf("int")  # type: ignore[untyped-decorator]
+    def headgate_bucket(counts: pa.Array, values: pa.Array) -> pa.Array:
+        if len(values) == 0:
+            return pa.array([], pa.int32())
+        kind = schema_from_arrow(pa.schema([("value", values.type)])).fields[0].field_type
+        return transformed(values, transforms.BucketTransform(counts[0].as_py()), kind)
+
+    spark.udf.register(BUCKET_FUNCTION, headgate_bucket)
 
 
 def _utc_date(source: Column, kind: Any) -> Column:

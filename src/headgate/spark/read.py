@@ -7,14 +7,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 from headgate.commit.driver import Driver
 from headgate.errors import UnsupportedError
 from headgate.host import SYSTEM
 from headgate.iceberg.arrow_files import read_rows
+from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.spark_text import BUCKET_FUNCTION, to_spark_sql
+from headgate.spark.fitting import quoted, reordered
+from headgate.spark.partitioning import register_bucket
 from headgate.spark.reach import Way, hadoop_uri, require_hadoop_uri, wanted_way
 from headgate.spark.session import prepared
 from headgate.spark.types import schema_to_spark
@@ -32,23 +37,65 @@ _READ_OPTIONS = {
 }
 
 
-def read_files(driver: Driver, spark: SparkSession, files: Sequence[DataFile], schema: Schema) -> DataFrame:
-    """The rows of `files` as a DataFrame with the columns of `schema`, found by field id.
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Files of a table with `schema`, and what is wanted of them.
 
-    Through Spark's own Parquet reader where its Hadoop client reaches the storage, so that column pruning,
-    pushed filters and code generation are Spark's; else through Arrow in the Python workers.
+    `only` selects rows, as does `condition`, which only Spark understands. `wanted` are the columns of the
+    result, in their order.
     """
-    prepared(spark)
-    struct = schema_to_spark(schema)
-    if not files:
-        return spark.createDataFrame([], struct)
-    match _choose_way(spark, driver.store):
-        case Way.NATIVE:
-            root, hadoop_root = driver.store.uri(), require_hadoop_uri(spark, driver.store.uri())
-            paths = [hadoop_root + file.path.removeprefix(root) for file in files]
-            return spark.read.schema(struct).options(**_READ_OPTIONS).parquet(*paths)
-        case Way.ARROW:
-            return _through_arrow(driver.store, spark, files, schema)
+
+    driver: Driver
+    files: tuple[DataFile, ...]
+    schema: Schema
+    wanted: Schema
+    only: Bound | None = None
+    condition: str | Column | None = None
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """The rows as a DataFrame; columns are found by field id.
+
+        Through Spark's own Parquet reader where its Hadoop client reaches the storage, so that column
+        pruning, pushed filters and code generation are Spark's; else through Arrow in the Python workers.
+        """
+        prepared(spark)
+        if not self.files:
+            return spark.createDataFrame([], schema_to_spark(self.wanted))
+        match _choose_way(spark, self.driver.store):
+            case Way.NATIVE:
+                return self._selected(self._native(spark))
+            case Way.ARROW if self.condition is None:
+                return _through_arrow(self.driver.store, spark, self.files, self.wanted, self.only)
+            case Way.ARROW:
+                rows = _through_arrow(self.driver.store, spark, self.files, self.schema, self.only)
+                return self._selected(rows)
+
+    def _native(self, spark: SparkSession) -> DataFrame:
+        root = self.driver.store.uri()
+        hadoop_root = require_hadoop_uri(spark, root)
+        paths = [hadoop_root + file.path.removeprefix(root) for file in self.files]
+        plain = self.only is None and self.condition is None
+        struct = schema_to_spark(self.wanted if plain else self.schema)
+        return spark.read.schema(struct).options(**_READ_OPTIONS).parquet(*paths)
+
+    def _selected(self, rows: DataFrame) -> DataFrame:
+        if self.only is not None:
+            text = to_spark_sql(self.only)
+            if BUCKET_FUNCTION in text:
+                register_bucket(rows.sparkSession)
+            rows = rows.where(text)
+        if self.condition is not None:
+            rows = rows.where(self.condition)
+        if self.wanted == self.schema:
+            return rows
+        struct = schema_to_spark(self.wanted)
+        columns = [
+            reordered(sf.col(quoted(field.name)), rows.schema[field.name].dataType, field.dataType).alias(
+                field.name, metadata=field.metadata
+            )
+            for field in struct.fields
+        ]
+        return rows.select(*columns)
 
 
 def _choose_way(spark: SparkSession, store: Store) -> Way:
@@ -69,6 +116,7 @@ class FileReading:
 
     store: Store
     schema: Schema
+    only: Bound | None
     groups: tuple[tuple[DataFile, ...], ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -78,12 +126,14 @@ class FileReading:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for file in self.groups[number]:
-                    yield from read_rows(driver, loader, [file], self.schema).to_batches()
+                    yield from read_rows(driver, loader, [file], self.schema, self.only).to_batches()
 
 
-def _through_arrow(store: Store, spark: SparkSession, files: Sequence[DataFile], schema: Schema) -> DataFrame:
+def _through_arrow(
+    store: Store, spark: SparkSession, files: Sequence[DataFile], schema: Schema, only: Bound | None
+) -> DataFrame:
     count = min(len(files), max(1, spark.sparkContext.defaultParallelism) * TASKS_PER_CORE)
-    reading = FileReading(store, schema, _balanced(files, count))
+    reading = FileReading(store, schema, only, _balanced(files, count))
     return spark.range(0, count, 1, count).mapInArrow(_named(reading), schema_to_spark(schema))
 
 

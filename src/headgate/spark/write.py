@@ -13,34 +13,34 @@ from headgate.commit.driver import Driver
 from headgate.errors import HeadgateError, InvalidInputError, StorageError, UnsupportedError
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.metadata import TableMetadata
-from headgate.model.identifiers import TxId
+from headgate.iceberg.rows import Target
 from headgate.spark import arrow_write, native_write
-from headgate.spark.fitting import NULL_IN_REQUIRED, fitted
+from headgate.spark.fitting import NULL_IN_REQUIRED
 from headgate.spark.layout import write_layout
 from headgate.spark.reach import Way, hadoop_uri, require_hadoop_uri, wanted_way
-from headgate.spark.session import prepared
 from headgate.spark.types import has_lists_or_maps
 from headgate.storage.memory import MemoryStore
 
+ROW_ASTRAY = "HEADGATE_ROW_DOES_NOT_MATCH"
+"""Stands in the error of a Spark job that met a row which its overwrite does not select; the row follows."""
 
-def write_dataframe(
-    driver: Driver, metadata: TableMetadata, df: DataFrame, txid: TxId, table: str
-) -> tuple[DataFile, ...]:
-    """Writes the rows of `df` as new data files of a table. Nobody sees them yet.
+
+def write_rows(target: Target, rows: DataFrame, where: str | None = None) -> tuple[DataFile, ...]:
+    """Writes `rows`, which fit the table, as new data files. Nobody sees them yet.
 
     If the job fails or the process dies, what was written stays in the directory of the transaction,
-    unreferenced. Raises `InvalidInputError` if the rows do not fit the table, before or while writing.
+    unreferenced. `where` is the predicate that the rows are checked against, for the error.
     """
-    spark = prepared(df.sparkSession)
-    rows = fitted(df, metadata.schema, table)
+    driver, metadata = target.driver, target.metadata
+    spark = rows.sparkSession
     layout = write_layout(metadata, rows)
     way = choose_way(spark, metadata, driver)
-    with _described(spark, f"headgate: write to {table} ({way.value})"), _translated(table):
+    with _described(spark, f"headgate: write to {target.table} ({way.value})"), _translated(target, where):
         match way:
             case Way.ARROW:
-                return arrow_write.write(driver, metadata, rows, layout, txid, table)
+                return arrow_write.write(target, rows, layout)
             case Way.NATIVE:
-                return native_write.write(driver, metadata, rows, layout, txid)
+                return native_write.write(target, rows, layout)
 
 
 def choose_way(spark: SparkSession, metadata: TableMetadata, driver: Driver) -> Way:
@@ -72,19 +72,25 @@ def _described(spark: SparkSession, description: str) -> Iterator[None]:
 
 
 @contextmanager
-def _translated(table: str) -> Iterator[None]:
+def _translated(target: Target, where: str | None) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        raise _our_error(table, str(error)) from error
+        raise _our_error(target.table, where, str(error)) from error
 
 
-def _our_error(table: str, text: str) -> HeadgateError:
+def _our_error(table: str, where: str | None, text: str) -> HeadgateError:
     if NULL_IN_REQUIRED in text:
         column = text.partition(NULL_IN_REQUIRED)[2].split()[0]
         return InvalidInputError(
             f"{table}: column {column} is required, but some of its values are null",
             "fill them, or leave those rows out; nothing was changed",
+        )
+    if ROW_ASTRAY in text:
+        row = text.partition(ROW_ASTRAY)[2].strip().split("\n", maxsplit=1)[0]
+        return InvalidInputError(
+            f"{table}: a row to be added does not match {where!r}: {row}",
+            "leave it out, or overwrite with a predicate that selects it; nothing was changed",
         )
     first = text.strip().split("\n", maxsplit=1)[0]
     return StorageError(

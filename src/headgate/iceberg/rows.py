@@ -1,0 +1,69 @@
+"""Rows on their way into a table: written as they are, checked against a predicate, or in place of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from headgate.commit.driver import Driver
+from headgate.iceberg.arrow import fitted
+from headgate.iceberg.arrow_files import write_rows
+from headgate.iceberg.bound import Bound
+from headgate.iceberg.data_file import DataFile
+from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.rewriting import ArrowRewrite, Rewritten, require_matching
+from headgate.model.identifiers import TxId
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The table that rows are written to, inside of one transaction."""
+
+    driver: Driver
+    loader: TableLoader
+    metadata: TableMetadata
+    txid: TxId
+    table: str
+
+
+class IncomingRows(Protocol):
+    """Rows of one engine. Files that it writes are unreferenced until a commit names them."""
+
+    def written(self) -> tuple[DataFile, ...]:
+        """Writes all rows as new data files; `InvalidInputError` if they do not fit the table."""
+        ...
+
+    def written_matching(self, matching: Bound, where: str) -> tuple[DataFile, ...]:
+        """The same, but refuses rows that `matching`, which the caller wrote as `where`, does not select."""
+        ...
+
+    def rewrite(self, files: Sequence[DataFile], matching: Bound) -> Rewritten:
+        """Writes files of the table anew without the rows that match, by the same engine."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowRows:
+    """Rows in memory, written without a JVM."""
+
+    target: Target
+    rows: pa.Table
+
+    def written(self) -> tuple[DataFile, ...]:
+        target = self.target
+        return write_rows(target.driver, target.metadata, self.rows, target.txid, target.table)
+
+    def written_matching(self, matching: Bound, where: str) -> tuple[DataFile, ...]:
+        target = self.target
+        fitting = fitted(self.rows, target.metadata.schema, target.table)
+        require_matching(fitting, matching, target.table, where)
+        return write_rows(target.driver, target.metadata, fitting, target.txid, target.table)
+
+    def rewrite(self, files: Sequence[DataFile], matching: Bound) -> Rewritten:
+        target = self.target
+        anew = ArrowRewrite(target.driver, target.loader, target.metadata, target.txid, target.table)
+        return anew(files, matching)

@@ -1,0 +1,64 @@
+"""DataFrames on their way into a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headgate.iceberg.bound import Bound, InPartitions
+from headgate.iceberg.data_file import DataFile
+from headgate.iceberg.rewriting import ArrowRewrite, Rewritten
+from headgate.iceberg.rows import Target
+from headgate.iceberg.spark_text import BUCKET_FUNCTION, to_spark_sql
+from headgate.spark.fitting import fitted, quoted
+from headgate.spark.partitioning import register_bucket
+from headgate.spark.read import Scan
+from headgate.spark.session import prepared
+from headgate.spark.write import ROW_ASTRAY, write_rows
+
+
+@dataclass(frozen=True, slots=True)
+class SparkRows:
+    """Rows of a DataFrame, written by Spark."""
+
+    target: Target
+    df: DataFrame
+
+    def written(self) -> tuple[DataFile, ...]:
+        return write_rows(self.target, self._fitting(self.df))
+
+    def written_matching(self, matching: Bound, where: str) -> tuple[DataFile, ...]:
+        rows = self._fitting(self.df)
+        astray = sf.expr(f"NOT coalesce({self._condition(matching)}, false)")
+        shown = sf.to_json(sf.struct(*(sf.col(quoted(name)) for name in rows.columns)))
+        failure = sf.raise_error(sf.concat(sf.lit(f"{ROW_ASTRAY} "), sf.substring(shown, 1, 300)))
+        # In the pass that writes them: another one over the DataFrame could see other rows.
+        first = rows.columns[0]
+        checked = sf.when(astray, failure).otherwise(sf.col(quoted(first)))
+        metadata = rows.schema[first].metadata
+        rest = [sf.col(quoted(name)) for name in rows.columns[1:]]
+        return write_rows(self.target, rows.select(checked.alias(first, metadata=metadata), *rest), where)
+
+    def rewrite(self, files: Sequence[DataFile], matching: Bound) -> Rewritten:
+        target = self.target
+        if isinstance(matching, InPartitions):
+            # Sets of partitions have no SQL. Files with other rows beside them are those of older specs.
+            anew = ArrowRewrite(target.driver, target.loader, target.metadata, target.txid, target.table)
+            return anew(files, matching)
+        schema = target.metadata.schema
+        rows = Scan(target.driver, tuple(files), schema, schema).frame(self.df.sparkSession)
+        kept = rows.where(f"NOT coalesce({self._condition(matching)}, false)")
+        return Rewritten(tuple(files), write_rows(target, self._fitting(kept)))
+
+    def _fitting(self, df: DataFrame) -> DataFrame:
+        prepared(df.sparkSession)
+        return fitted(df, self.target.metadata.schema, self.target.table)
+
+    def _condition(self, matching: Bound) -> str:
+        text = to_spark_sql(matching)
+        if BUCKET_FUNCTION in text:
+            register_bucket(self.df.sparkSession)
+        return text
