@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -32,6 +33,9 @@ from headgate.iceberg.row_filter import selected
 from headgate.iceberg.sorting import in_order
 from headgate.model.identifiers import TxId
 
+LONGEST_NAME = 200
+"""Most disks take 255 bytes; the names are percent-encoded, so a character is a byte."""
+
 
 def write_rows(
     driver: Driver, metadata: TableMetadata, rows: pa.Table, txid: TxId, table: str
@@ -58,8 +62,15 @@ def _write_one(
 def new_file_uri(metadata: TableMetadata, txid: TxId, partition: Partition, name: TxId) -> str:
     """Where a fresh data file goes: into the directory of the transaction, by its partition."""
     directory = metadata.spec.partition_to_path(PartitionRecord(*partition), metadata.schema)
-    parts = ("data", f"L0-{txid}", *filter(None, directory.split("/")), f"{name}.parquet")
-    return "/".join((metadata.location, *parts))
+    inner = [_short(part) for part in directory.split("/") if part]
+    return "/".join((metadata.location, "data", f"L0-{txid}", *inner, f"{name}.parquet"))
+
+
+def _short(name: str) -> str:
+    """A name that disks take; long ones are cut and told apart by a digest. The manifest has the value."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME // 2]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def read_rows(

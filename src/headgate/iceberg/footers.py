@@ -13,6 +13,7 @@ from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError, InternalError, StorageError
 from headgate.iceberg.arrow import data_file
 from headgate.iceberg.avro import physical
+from headgate.iceberg.bound import partition_key
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.metadata import TableMetadata
 from headgate.storage.capabilities import ReadTail, Tail
@@ -76,10 +77,11 @@ def _partition(driver: Driver, metadata: TableMetadata, key: str, footer: pq.Fil
         path = metadata.schema.find_column_name(field.source_id)
         assert path is not None
         samples = _bounds(footer, path)
-        found = {transform(sample) for sample in samples or [_first_value(driver, key, path)]}
-        if len(found) != 1:
+        found = [transform(sample) for sample in samples or [_first_value(driver, key, path)]]
+        # By key, since NaN is not equal to itself.
+        if len({partition_key((value,)) for value in found}) != 1:
             raise InternalError(f"{key} holds rows of more than one partition of {field.name}: {found}")
-        values.append(found.pop())
+        values.append(found[0])
     return tuple(values)
 
 

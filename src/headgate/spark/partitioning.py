@@ -27,6 +27,8 @@ from headgate.spark.fitting import quoted
 
 MICROS_PER_DAY = 86_400_000_000
 MICROS_PER_HOUR = 3_600_000_000
+HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark calls the directory of null."""
 SHOWN_CHARACTERS = 40
 """Longer texts are cut and told apart by a hash: the name of a directory may have 255 bytes on most disks."""
 
@@ -173,7 +175,7 @@ def _as_directory(value: Column) -> Column:
     """A text for the name of a directory: different for null, the empty text and every other value."""
     text = value.cast("string")
     marked = sf.when(text.isNull(), sf.lit(None)).when(
-        (text == "") | text.startswith("'"), sf.concat(sf.lit("'"), text)
+        text.isin("", HIVE_NULL) | text.startswith("'"), sf.concat(sf.lit("'"), text)
     )
     digest = sf.substring(sf.sha2(text, 256), 1, 32)
     cut = sf.concat(sf.substring(text, 1, SHOWN_CHARACTERS), sf.lit("~"), digest)
