@@ -112,14 +112,14 @@ def test_every_type_with_nulls(place: Place, kind: str) -> None:
     read = table.read_arrow()
     assert ordered(list(zip(read["n"].to_pylist(), read["v"].to_pylist(), strict=True))) == expected
     duckdb = ordered(ask_duckdb(place.directory(table), "n, v"))
-    assert duckdb == [{} if want == {} else want for want in expected] or duckdb == _maps(expected)
+    assert duckdb == [{} if want == {} else want for want in expected] or duckdb == as_maps(expected)
     told = [(row["n"], row["v"]) for row in ask_pyiceberg(place.metadata_file(table))]
     if kind.startswith("ARRAY<STRUCT"):
         expected = [[] if value is None else value for value in expected]  # pyiceberg loses such nulls
     assert ordered(told) == expected
 
 
-def _maps(expected: list[Any]) -> list[Any]:
+def as_maps(expected: list[Any]) -> list[Any]:
     """As DuckDB has them: an empty map, where a list of pairs is an empty list."""
     return [{} if value == [] else value for value in expected]
 
@@ -252,14 +252,14 @@ def test_every_evolution(place: Place, change: str) -> None:
     for number in range(9, 12):
         row = {key: value for key, value in {**new, "n": number}.items() if value is not ...}
         table.append(arrow(table, [row]))
-    _agree_on(place, table)
+    agree_on(place, table)
     # As it was before, from the metadata of then.
     old = sorted(ask_pyiceberg(place.metadata_file(table, before)), key=lambda row: row["n"])
     assert old == [a_row(number) for number in range(6)]
     assert table.read_arrow(version=before).sort_by("n").to_pylist() == old
 
 
-def _agree_on(place: Place, table: Table) -> None:
+def agree_on(place: Place, table: Table) -> None:
     read = table.read_arrow().sort_by("n")
     names = read.column_names
     ours = read.to_pylist()
