@@ -38,20 +38,22 @@ REQUIRED: Mapping[str, str] = MappingProxyType(
 )
 """Settings that reads and writes rely on; set on every session that Headgate is given."""
 
+LOOPBACK = "127.0.0.1"
+QUIET_LOG = Path(__file__).with_name("quiet-log4j2.properties")
+
 DEFAULTS: Mapping[str, str] = MappingProxyType(
     {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.host": LOOPBACK,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={QUIET_LOG.as_uri()}",
         "spark.sql.shuffle.partitions": "64",
     }
 )
 """Settings of `session()` that a caller may want otherwise."""
-
-QUIET_LOG = "ERROR"
 
 
 def session(master: str = "local[*]", *, app_name: str = "headgate", **conf: object) -> SparkSession:
@@ -67,14 +69,15 @@ def session(master: str = "local[*]", *, app_name: str = "headgate", **conf: obj
     if local:
         # Spark's own default is the first python3 on the PATH, which need not have headgate installed.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Otherwise Spark looks for an address of this machine, and warns about the one it takes.
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName(app_name)
     for name, value in {**DEFAULTS, **REQUIRED, **given}.items():
         # On a cluster the executors must find the driver; Spark knows its address better than we do.
-        if local or not name.startswith("spark.driver.") or name in given:
+        if local or value != LOOPBACK or name in given:
             builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
-    spark.sparkContext.setLogLevel(QUIET_LOG)
     return prepared(spark)
 
 
