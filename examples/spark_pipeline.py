@@ -24,8 +24,8 @@ with tempfile.TemporaryDirectory() as directory:
 
     # Orders and what is derived from them appear together, or not at all.
     with lake.transaction(["load"], app=("loader", 1)) as tx:
-        orders = tx.create_table("sales.orders", raw.schema, partition_by=["day(ts)"], sort_by=["customer"])
-        orders.append(raw)
+        made = tx.create_table("sales.orders", raw.schema, partition_by=["day(ts)"], sort_by=["customer"])
+        made.append(raw)
         totals = raw.groupBy("customer").agg(sf.sum("amount").alias("total"))
         tx.create_table("sales.totals", totals.schema).append(totals)
     print("loaded as version", tx.result.version)

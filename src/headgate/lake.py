@@ -275,6 +275,10 @@ class Lake:
         names = sorted(state.tables)
         return tuple(name for name in names if namespace is None or name.split(".")[0] == namespace)
 
+    def namespaces(self) -> tuple[str, ...]:
+        """The namespaces that have tables. One comes and goes with its tables."""
+        return tuple(sorted({name.split(".")[0] for name in self._refreshed().tables}))
+
     def table(self, name: str, *, version: int | None = None) -> Table:
         """The table of this name; `NotFoundError` names the nearest ones. With `version`, as it was then."""
         from headgate.table import Table

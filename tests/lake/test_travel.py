@@ -42,6 +42,8 @@ def test_a_view_shows_all_tables_of_one_version(lake: hg.Lake) -> None:
         tx.table("a.one").append(ids(2))
         tx.create_table("a.two", "id BIGINT").append(ids(3))
     lake.drop_table("a.one")
+    lake.create_table("b.three", "id BIGINT")
+    assert lake.namespaces() == ("a", "b")
     assert before.version == 2
     assert before.tables() == ("a.one",)
     assert before.table("a.one").read_arrow().column("id").to_pylist() == [1]
