@@ -20,7 +20,7 @@ from headgate.commit.strategy import clean_up, known_strategy
 from headgate.core.arguments import version_number, whole_number
 from headgate.core.choice import Verdict, choose, parse_strategy, require_for_init, verdicts
 from headgate.core.fold import empty_state
-from headgate.core.lookup import found_tag
+from headgate.core.lookup import found_table, found_tag
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds
 from headgate.errors import AlreadyExistsError, HeadgateError, InvalidInputError, NotFoundError
 from headgate.host import SYSTEM, Host
@@ -440,11 +440,29 @@ class Lake:
 
     def _table_ref(self, name: str, version: int | None = None) -> TableRef:
         """Where the metadata of a table lies, now or at a version."""
-        from headgate.writing import found
+        if version is None:
+            return found_table(self._refreshed(), name)
+        try:
+            return found_table(self._state_at(version), name)
+        except NotFoundError as error:
+            later = self._version_with(name, version)
+            if later is None:
+                raise
+            raise NotFoundError(error.problem, f"it is there at version {later}") from None
 
-        state = self._refreshed() if version is None else self._state_at(version)
-        ref: TableRef = found(state, name)
-        return ref
+    def _version_with(self, name: str, after: int) -> int | None:
+        """A version above `after` that has a table which the lake has now; the first, if it was made once."""
+        newest = self._refreshed()
+        if name not in newest.tables or after >= newest.version.number:
+            return None
+        without, having = after, newest.version.number
+        while having - without > 1:
+            middle = (without + having) // 2
+            if name in self._state_at(middle).tables:
+                having = middle
+            else:
+                without = middle
+        return having
 
     def _table_loader(self) -> TableLoader:
         """Reads the metadata of tables, each object once."""

@@ -22,7 +22,7 @@ from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
 from headgate.core.arguments import app_batch, public_properties, text_by_name, texts
 from headgate.core.conflict import Conflict, find_conflicts
-from headgate.core.lookup import found_tag
+from headgate.core.lookup import found_table, found_tag
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds, read_ahead
 from headgate.core.secrets import without_secret_values, without_secrets
 from headgate.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError
@@ -244,7 +244,7 @@ class Transaction:
         from headgate import writing
 
         if name not in self._changes.tables:
-            writing.found(self._base, name)
+            found_table(self._base, name)
         return writing.TableWriter(self._open(), name)
 
     def drop_table(self, name: str) -> None:

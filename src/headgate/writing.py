@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from headgate.changes import Changes, NewTable, TableChange
 from headgate.core.arguments import public_properties, texts
+from headgate.core.lookup import found_table
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.ddl import parse_columns
@@ -112,7 +112,7 @@ class TableWriter(Evolvable[None]):
         noted = self._tx.changes().tables.get(self.name)
         if noted is not None and noted.dropped:
             raise NotFoundError(f"the table {self.name} was dropped in this transaction")
-        return noted or TableChange(self.name, base=found(self._tx.base, self.name))
+        return noted or TableChange(self.name, base=found_table(self._tx.base, self.name))
 
     def _overwriting(self, rows: Rows) -> Overwriting:
         change = self._change()
@@ -168,6 +168,8 @@ def create(
     parsed = TableName.parse(name)
     _require_free(tx, name)
     columns = schema_of(schema)
+    if not columns.fields:
+        raise InvalidInputError(f"{name}: a table needs a column", "give a schema with at least one")
     spec = parse_partition_by(texts("partition_by", partition_by), columns)
     order = parse_sort_by(texts("sort_by", sort_by), columns)
     # The same for every attempt of the transaction, and for no other transaction.
@@ -180,7 +182,7 @@ def create(
 
 def drop(tx: OpenTransaction, name: str) -> None:
     """Notes that a table is to be dropped."""
-    tx.note(TableChange(name, base=found(tx.base, name), dropped=True))
+    tx.note(TableChange(name, base=found_table(tx.base, name), dropped=True))
 
 
 def rename(tx: OpenTransaction, name: str, to: str) -> None:
@@ -188,7 +190,7 @@ def rename(tx: OpenTransaction, name: str, to: str) -> None:
     TableName.parse(to)
     _require_free(tx, to)
     noted = tx.changes().tables.get(name)
-    tx.note(replace(noted or TableChange(name, base=found(tx.base, name)), renamed_to=to))
+    tx.note(replace(noted or TableChange(name, base=found_table(tx.base, name)), renamed_to=to))
 
 
 def schema_of(given: Any) -> Schema:
@@ -212,17 +214,6 @@ def schema_of(given: Any) -> Schema:
 def is_from_spark(given: object) -> bool:
     """Whether a value is one of PySpark's, told without loading it."""
     return type(given).__module__.startswith("pyspark.")
-
-
-def found(state: LakeState, name: str) -> Any:
-    """The table of this name; `NotFoundError` names the nearest ones."""
-    TableName.parse(name)
-    table = state.tables.get(name)
-    if table is None:
-        near = difflib.get_close_matches(name, state.tables, n=3)
-        step = f"did you mean {' or '.join(near)}?" if near else "create it, or check the name"
-        raise NotFoundError(f"there is no table {name} at version {state.version}", step)
-    return table
 
 
 def _require_free(tx: OpenTransaction, name: str) -> None:

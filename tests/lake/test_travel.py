@@ -50,8 +50,11 @@ def test_a_view_shows_all_tables_of_one_version(lake: hg.Lake) -> None:
     there = lake.at(version=3)
     assert there.tables() == ("a.one", "a.two")
     assert sorted(there.table("a.one").read_arrow().column("id").to_pylist()) == [1, 2]
-    with pytest.raises(hg.NotFoundError, match=r"no table a\.two at version 2"):
+    with pytest.raises(hg.NotFoundError, match=r"no table a\.two at version 2") as caught:
         before.table("a.two")
+    assert caught.value.next_step == "it is there at version 3"
+    with pytest.raises(hg.InvalidInputError, match="needs a column"):
+        lake.create_table("a.none", pa.schema([]))
 
 
 def test_tags_name_versions_and_move(lake: hg.Lake) -> None:

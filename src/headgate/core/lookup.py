@@ -9,6 +9,7 @@ from headgate.core.arguments import texts
 from headgate.errors import NotFoundError
 from headgate.model.identifiers import Version
 from headgate.model.state import LakeState
+from headgate.model.table import TableName, TableRef
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -16,6 +17,16 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower_case, n=3)
     return f"did you mean {' or '.join(by_lower_case[match] for match in near)}?" if near else None
+
+
+def found_table(state: LakeState, name: str) -> TableRef:
+    """The table of this name."""
+    TableName.parse(name)
+    table = state.tables.get(name)
+    if table is None:
+        step = nearest(name, state.tables) or "create it, or check the name"
+        raise NotFoundError(f"there is no table {name} at version {state.version}", step)
+    return table
 
 
 def found_tag(state: LakeState, name: str) -> Version:

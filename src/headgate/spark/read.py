@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
+from pyspark.errors import AnalysisException, ParseException, PySparkTypeError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headgate.commit.driver import Driver
-from headgate.errors import UnsupportedError
+from headgate.errors import InvalidInputError, UnsupportedError
 from headgate.host import SYSTEM
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.bound import Bound
@@ -85,7 +86,7 @@ class Scan:
                 register_bucket(rows.sparkSession)
             rows = rows.where(text)
         if self.condition is not None:
-            rows = rows.where(self.condition)
+            rows = _where(rows, self.condition)
         if self.wanted == self.schema:
             return rows
         struct = schema_to_spark(self.wanted)
@@ -96,6 +97,18 @@ class Scan:
             for field in struct.fields
         ]
         return rows.select(*columns)
+
+
+def _where(rows: DataFrame, condition: str | Column) -> DataFrame:
+    """The rows that a condition of Spark's own selects."""
+    try:
+        return rows.where(condition)
+    except (AnalysisException, ParseException, PySparkTypeError) as error:
+        reason = str(error).strip().split("\n", maxsplit=1)[0]
+        raise InvalidInputError(
+            f"neither Headgate nor Spark understands the condition {condition!r}: {reason}",
+            "see docs/predicates.md, or Spark's SQL reference",
+        ) from error
 
 
 def _choose_way(spark: SparkSession, store: Store) -> Way:
