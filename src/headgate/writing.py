@@ -213,7 +213,7 @@ def schema_of(given: Any) -> Schema:
 
 def is_from_spark(given: object) -> bool:
     """Whether a value is one of PySpark's, told without loading it."""
-    return type(given).__module__.startswith("pyspark.")
+    return type(given).__module__.startswith("pyspark.sql.")
 
 
 def _require_free(tx: OpenTransaction, name: str) -> None:

@@ -100,6 +100,13 @@ def test_settings_that_make_no_sense(table: hg.Table, lake: hg.Lake, spark: Spar
         table.append(spark.range(1))
     with pytest.raises(hg.InvalidInputError, match="not a Spark session"):
         prepared("spark")  # type: ignore[arg-type]
+    connected = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
+    with pytest.raises(hg.UnsupportedError, match="Spark Connect"):
+        prepared(connected())
+    with pytest.raises(hg.InvalidInputError, match=r"pass the schema|not a schema"):
+        lake.create_table("t.frame", spark.range(1))
+    with pytest.raises(hg.InvalidInputError, match="holds no rows"):
+        table.append(spark.range(1).schema)
     with pytest.raises(hg.InvalidInputError, match="DataFrame or a pyarrow Table"):
         table.append([1, 2])
     with pytest.raises(hg.InvalidInputError, match="spark_ui_port is a list"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from headgate.errors import InvalidInputError
 from headgate.iceberg.bound import Bound, InPartitions
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.rewriting import ArrowRewrite, Rewritten
@@ -54,6 +55,10 @@ class SparkRows:
         return Rewritten(tuple(files), write_rows(target, self._fitting(kept)))
 
     def _fitting(self, df: DataFrame) -> DataFrame:
+        if not isinstance(df, DataFrame):
+            raise InvalidInputError(
+                f"{self.target.table}: a {type(df).__name__} of Spark's holds no rows", "pass a DataFrame"
+            )
         prepared(df.sparkSession)
         return fitted(df, self.target.metadata.schema, self.target.table)
 

@@ -83,6 +83,11 @@ def session(master: str = "local[*]", *, app_name: str = "headgate", **conf: obj
 
 def prepared(spark: SparkSession) -> SparkSession:
     """The user's session with the settings that Headgate relies on."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise UnsupportedError(
+            "Spark Connect gives no access to the Hadoop client that Headgate uses",
+            "use a classic session, in a process that runs the driver",
+        )
     if not isinstance(spark, SparkSession):
         raise InvalidInputError(
             f"{type(spark).__name__} is not a Spark session", "pass headgate.session(), or a session of yours"

@@ -50,6 +50,11 @@ def schema_from_spark(struct: spark.StructType) -> Schema:
 
     `InvalidInputError` lists every column whose type Iceberg has not.
     """
+    if not isinstance(struct, spark.StructType):
+        raise InvalidInputError(
+            f"a {type(struct).__name__} of Spark's is not a schema",
+            "pass the schema of a DataFrame: df.schema",
+        )
     ids, problems = count(1), list[str]()
     fields = _fields(struct, "", lambda: next(ids), problems)
     if problems:
