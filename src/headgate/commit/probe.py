@@ -40,7 +40,8 @@ def probe(store: Store, host: Host) -> ProbeReport:
     there at all.
     """
     bench = _Bench(store, host, f"{PROBE}{host.new_txid()}/")
-    bench.answered(partial(store.put, f"{bench.place}hello", b""))
+    # As large as anything below: a full disk says so here, and not about the promise that is tried first.
+    bench.answered(partial(store.put, f"{bench.place}hello", bytes(BIG)))
     findings = tuple(bench.findings())
     return ProbeReport(findings, left=bench.remove())
 
