@@ -122,6 +122,20 @@ def test_a_lake_without_its_log_is_not_at_its_checkpoint() -> None:
         hg.Lake.open(store)
 
 
+def test_a_handle_does_not_build_upon_a_checkpoint_that_it_refused() -> None:
+    store = a_lake(0)
+    late, writer = hg.Lake.open(store), hg.Lake.open(store)
+    for number in range(25):
+        writer.set_properties({"n": str(number)})
+    for version in range(20, 26):
+        store.delete(PLAIN.record_key(Version(version)))
+    with pytest.raises(hg.CorruptLakeError, match="the record of version 20"):
+        late.transaction()
+    # What looks at no checkpoint cannot notice, but leaves no hole.
+    assert late.set_properties({"a": "b"}).version == 20
+    assert len(hg.Lake.open(store).log()) == 20
+
+
 def test_a_lost_copy_of_the_identity_is_no_harm() -> None:
     store = a_lake(3)
     store.delete(IDENTITY)
