@@ -12,6 +12,7 @@ HeadgateError
 ├── StorageError             the environment             -> retry later
 │   ├── StorageRefusedError  certainly nothing changed   -> mend the cause (rights, space), retry
 │   └── NoAnswerError        it may have been done       -> read back before trusting anything
+│       └── NotOfferedError  the service lacks it        -> use another strategy
 ├── CorruptLakeError         an invariant is broken      -> stop writing, look at the named object
 └── InternalError            our bug                     -> report it
 ```
@@ -122,6 +123,17 @@ class NoAnswerError(StorageError):
     """Storage did not answer. The request may have been carried out, or may still be."""
 
     kind = "storage-no-answer"
+
+
+class NotOfferedError(NoAnswerError):
+    """The service answered that it does not know such requests, so asking again is useless.
+
+    For whoever must know what became of this one it is still doubt: a client below us that repeats requests
+    shows only the last answer, and another server may have carried out an earlier one.
+    """
+
+    kind = "storage-not-offered"
+    usual_step = "choose a strategy that does not need it: headgate doctor names those that are safe"
 
 
 class CorruptLakeError(HeadgateError):

@@ -51,6 +51,7 @@ class Host(Protocol):
         """Runs all tasks, at once where possible, and returns their results in order.
 
         All are finished when it returns. If some raised, the error of the first of those is raised.
+        A task may have tasks of its own.
         """
         ...
 
@@ -72,24 +73,33 @@ class _Workers:
     of their locks taken for ever, and the next request, or the end of the process, would wait for it.
 
     Where no thread can be started (at the end of the process, or at a limit of the system) the caller does
-    the work itself.
+    the work itself. So does a task that has tasks of its own: were all threads waiting for such tasks, nobody
+    would be left to carry them out.
     """
 
     def __init__(self) -> None:
         self._tasks: SimpleQueue[tuple[int, Callable[[], Any], SimpleQueue[tuple[int, Any]]]] = SimpleQueue()
         self._threads: list[threading.Thread] = []
+        self._here = threading.local()
 
     def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         answers: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-        for number, task in enumerate(tasks):
-            self._tasks.put((number, task, answers))
-        if not self._staffed(min(REQUESTS_AT_ONCE, max(len(tasks), self._tasks.qsize()))):
-            self._empty_the_queue()
+        if getattr(self._here, "is_worker", False):
+            for number, task in enumerate(tasks):
+                _carry_out(number, task, answers)
+        else:
+            self._hand_out(tasks, answers)
         finished = dict(answers.get() for _ in tasks)
         for number in range(len(tasks)):
             if isinstance(finished[number], _Raised):
                 raise finished[number].error
         return [finished[number] for number in range(len(tasks))]
+
+    def _hand_out(self, tasks: Sequence[Callable[[], T]], answers: SimpleQueue[tuple[int, Any]]) -> None:
+        for number, task in enumerate(tasks):
+            self._tasks.put((number, task, answers))
+        if not self._staffed(min(REQUESTS_AT_ONCE, max(len(tasks), self._tasks.qsize()))):
+            self._empty_the_queue()
 
     def _staffed(self, wanted: int) -> bool:
         """Starts threads until there are as many as wanted; False if the system does not let us."""
@@ -105,6 +115,7 @@ class _Workers:
         return True
 
     def _work(self) -> None:
+        self._here.is_worker = True
         while True:
             _carry_out(*self._tasks.get())
 

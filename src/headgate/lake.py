@@ -130,6 +130,7 @@ class Lake:
         Tries out the storage first and chooses the best strategy that is safe there; `on_probe` is told what
         was found. Atomic: of any number of racing calls one makes the lake, the others raise
         `AlreadyExistsError`. A call that dies inside leaves no lake, or a complete one.
+        `CorruptLakeError` if the log of a lake is there without its identity.
         """
         wanted = None if strategy is None else parse_strategy(strategy)
         _check_divisor(divisor)

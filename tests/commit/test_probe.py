@@ -10,7 +10,8 @@ import pytest
 import headgate as hg
 from headgate.commit.cleanup import KEEP
 from headgate.commit.layout import TRACKER
-from headgate.commit.probe import PROBE, TRIES, probe
+from headgate.commit.probe import PROBE, RACERS, TRIES, probe
+from headgate.errors import NotOfferedError
 from headgate.host import SYSTEM, SystemHost
 from headgate.model.probe import ProbeReport, Promise, Seen
 from headgate.storage.capabilities import Page, Store
@@ -217,6 +218,27 @@ def test_a_storage_that_stays_silent_is_not_judged() -> None:
     diagnosis = hg.Lake.open(store, host=HASTY).doctor()
     assert diagnosis.safe
     assert [(v.broken, len(v.unanswered)) for v in diagnosis.verdicts] == [((), 2), ((), 0), ((), 0)]
+
+
+class KnowsNoConditions(MemoryStore):
+    """A service that answers 501 to `If-None-Match`."""
+
+    asked = 0
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        self.asked += 1
+        raise NotOfferedError(f"cannot create {key}: answered 501 Not Implemented")
+
+
+def test_a_storage_that_says_it_knows_no_conditions_has_answered() -> None:
+    store = KnowsNoConditions()
+    lake = hg.Lake.init(store, host=HASTY)
+    assert lake.strategy == "rename"  # the next best one; object storage, which has none, gets filetracker
+    assert store.asked == 1 + RACERS + 1  # one trial of each kind, and the copy of the identity
+    verdict = next(v for v in lake.doctor().verdicts if v.strategy.value == "conditional")
+    assert set(verdict.broken) == {Promise.CREATE_REFUSED, Promise.CREATE_RACE}
+    with pytest.raises(hg.UnsupportedError, match="501 Not Implemented"):
+        hg.Lake.init(KnowsNoConditions(), host=HASTY, strategy="conditional")
 
 
 def test_init_needs_listings_whatever_the_strategy() -> None:

@@ -14,6 +14,7 @@ from headgate.commit.cleanup import CleanUp
 from headgate.commit.conditional import ConditionalPublish
 from headgate.commit.filetracker import (
     Accepted,
+    Accepting,
     Adopting,
     Attempt,
     FileTrackerPublish,
@@ -263,6 +264,15 @@ class RejectedAfterProposing(FileTrackerPublish):
         return Finish(Rejected(error))
 
 
+class TakesSilenceForRefusal(FileTrackerPublish):
+    """Believes that nothing was proposed when the proposal got no answer."""
+
+    def resume(self, state: filetracker.State, answers: tuple[Answer, ...]) -> filetracker.Step:
+        if isinstance(state, Accepting) and isinstance(answers[0], Failed):
+            return self.stop(state.attempt, answers[0].error)
+        return super().resume(state, answers)
+
+
 class ResolvesWithoutDoubt(FileTrackerPublish):
     """Forgets, when it resolves, that the record may have been proposed before."""
 
@@ -422,6 +432,7 @@ VARIANTS: tuple[Variant, ...] = (
     _race("FileTracker that tells before marking", TellsBeforeMarking, NOT_READABLE),
     _race("FileTracker that marks carelessly", MarksCarelessly, NOT_READABLE, faults=1),
     _race("FileTracker that is rejected after proposing", RejectedAfterProposing, TOLD_WRONGLY, faults=1),
+    _race("FileTracker that takes silence for refusal", TakesSilenceForRefusal, TOLD_WRONGLY, faults=1),
     Variant(
         Configuration(
             "FileTracker with one id for two clients", _with_one_id(FileTrackerPublish), 0, rounds=2

@@ -12,8 +12,9 @@ from headgate.commit.layout import IDENTITY, LAST_CHECKPOINT, PLAIN, TRACKER, ch
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.json_object import Json, digest, encode
 from headgate.storage.counting import Tally, counted
+from headgate.storage.faulty import Fault, faulty, lose_request
 from headgate.storage.memory import MemoryStore
-from headgate.storage.requests import Get
+from headgate.storage.requests import Get, Put, Request
 
 DIVISOR = 10
 
@@ -46,6 +47,32 @@ def cost(act: Callable[[hg.Lake], object], store: MemoryStore) -> Tally:
 
 
 # --- the identity ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["conditional", "filetracker"])
+@pytest.mark.parametrize("anew", ["conditional", "filetracker", None])
+def test_init_does_not_build_upon_the_log_of_a_lost_lake(strategy: str, anew: str | None) -> None:
+    store = a_lake(12, strategy)
+    for key in (IDENTITY, TRACKER.index_key(GENESIS), *store.list_page(TRACKER.attempts(GENESIS)).keys):
+        store.delete(key)
+    before = store.list_page("").keys
+    with pytest.raises(hg.CorruptLakeError, match="there is no lake, but there are"):
+        hg.Lake.init(store, strategy=anew)
+    assert store.list_page("").keys == before
+
+
+def test_init_goes_on_where_another_one_died() -> None:
+    store = MemoryStore()
+    attempts = TRACKER.attempts(GENESIS)
+
+    def proposing(request: Request) -> bool:
+        return isinstance(request, Put) and request.key.startswith(attempts) and "PRE" not in request.key
+
+    died, _ = faulty(store, Fault(proposing, lose_request))
+    with pytest.raises(hg.CommitUnknownError):
+        hg.Lake.init(died)
+    assert store.list_page(attempts).keys
+    assert hg.Lake.init(store).version == 0
 
 
 @pytest.mark.parametrize("strategy", ["conditional", "filetracker"])
@@ -93,6 +120,20 @@ def test_a_lake_without_its_log_is_not_at_its_checkpoint() -> None:
         store.delete(key)
     with pytest.raises(hg.CorruptLakeError, match=r"the record of version 20 .* is gone"):
         hg.Lake.open(store)
+
+
+def test_a_handle_does_not_build_upon_a_checkpoint_that_it_refused() -> None:
+    store = a_lake(0)
+    late, writer = hg.Lake.open(store), hg.Lake.open(store)
+    for number in range(25):
+        writer.set_properties({"n": str(number)})
+    for version in range(20, 26):
+        store.delete(PLAIN.record_key(Version(version)))
+    with pytest.raises(hg.CorruptLakeError, match="the record of version 20"):
+        late.transaction()
+    # What looks at no checkpoint cannot notice, but leaves no hole.
+    assert late.set_properties({"a": "b"}).version == 20
+    assert len(hg.Lake.open(store).log()) == 20
 
 
 def test_a_lost_copy_of_the_identity_is_no_harm() -> None:

@@ -272,6 +272,23 @@ def test_an_unknown_outcome_names_its_cause(strategy: str) -> None:
     assert cause in str(raised.value.__cause__)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_disk_that_is_full_in_the_middle_leaves_no_doubt(strategy: str) -> None:
+    """Every write of a commit up to the one that decides, refused in turn."""
+    writes = {"conditional": 1, "rename": 2, "filetracker": 2}[strategy]
+    for skip in range(writes):
+        store = MemoryStore()
+        hg.Lake.init(store, strategy=strategy)
+        bad, schedule = faulty(store)
+        lake = hg.Lake.open(bad, host=PatientHost())
+        schedule.add(Fault(lambda request: isinstance(request, Put | Create | Rename), no_space, skip=skip))
+        with pytest.raises(StorageRefusedError, match="No space left on device"):
+            lake.set_properties({"a": "1"})
+        assert hg.Lake.open(store).version == 0
+        assert lake.set_properties({"a": "2"}).version == 1
+        assert [entry.lake_properties for entry in lake.log()] == [{"a": "2"}]
+
+
 def test_a_request_without_an_answer_is_not_repeated_above_the_store() -> None:
     """The store's own client repeats; repeating its repeats would multiply the time that a dead one takes."""
     store = MemoryStore()

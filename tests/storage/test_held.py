@@ -7,11 +7,13 @@ import pickle
 import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headgate.errors import StorageRefusedError
+from headgate.errors import StorageError, StorageRefusedError
 from headgate.storage.local import LocalStore
 
 
@@ -87,6 +89,26 @@ def test_what_stands_in_the_place_of_a_held_object_is_not_touched(
             request()
         assert "open the lake again" in raised.value.next_step
     assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("moment", ["open", "fsync", "link", "replace"])
+@pytest.mark.parametrize("write", ["put", "put_if_absent"])
+def test_a_place_that_is_replaced_in_the_middle_of_a_write_is_not_touched(
+    holding: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: str, moment: str
+) -> None:
+    lake, call = tmp_path / "lake", getattr(os, moment)
+
+    def replaced_first(*args: Any, **options: Any) -> Any:
+        monkeypatch.undo()
+        lake.rename(tmp_path / "old")
+        make_again(lake)
+        return call(*args, **options)
+
+    monkeypatch.setattr(os, moment, replaced_first)
+    with suppress(StorageError):
+        getattr(holding, write)("a/c", b"2")
+    monkeypatch.undo()
+    assert not lake.with_name("old").exists() or files(lake) == ["a/b", "held"]
 
 
 def test_a_file_system_that_is_mounted_anew_is_not_touched(tiny_disk: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import headgate as hg
 from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
 from headgate.storage import local
 from headgate.storage.local import LocalStore
@@ -340,6 +341,13 @@ def test_a_full_disk_refuses_and_stays_usable(tiny_disk: Path) -> None:
     assert store.get("a/key") == b"old"
     store.put("a/key", b"new")
     assert store.get("a/key") == b"new"
+
+
+def test_init_on_a_full_disk_does_not_blame_the_storage(tiny_disk: Path) -> None:
+    (tiny_disk / "other").write_bytes(bytes(220 * 1024))
+    with pytest.raises(StorageRefusedError, match="No space left") as raised:
+        hg.Lake.init(tiny_disk / "lake")
+    assert raised.value.next_step == "free some space, then try again"
 
 
 def test_a_disk_without_room_for_names_refuses(tiny_disk: Path) -> None:

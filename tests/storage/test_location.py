@@ -285,3 +285,12 @@ def test_the_value_of_an_option_is_not_in_the_error() -> None:
     with pytest.raises(InvalidInputError) as caught:
         open_store("s3://bucket/lake", options)
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_relative_path_needs_a_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InvalidInputError, match="working directory is gone"):
+        open_store("lake")
+    assert open_store(str(tmp_path / "lake")).get("a") is None

@@ -18,6 +18,7 @@ from headgate.errors import (
     HeadgateError,
     InvalidInputError,
     NoAnswerError,
+    NotOfferedError,
     StorageError,
     StorageRefusedError,
     UnsupportedError,
@@ -203,6 +204,17 @@ def test_a_service_in_trouble_is_asked_again_and_then_given_up(storage: Storage,
     with pytest.raises(NoAnswerError, match="503 Service Unavailable: SlowDown"):
         CALLS[call](store)
     assert len(server.seen) == 5
+
+
+@pytest.mark.parametrize("replies", [(), (s3_error(500, "InternalError"),)])
+def test_a_request_that_the_service_does_not_know_is_said_to_be_one(
+    storage: Storage, replies: tuple[Reply, ...]
+) -> None:
+    """Still doubt for a commit: an earlier try may have been carried out."""
+    store, _ = storage(*replies, s3_error(501, "NotImplemented", "A header you provided is not implemented"))
+    with pytest.raises(NotOfferedError, match="501 Not Implemented: NotImplemented") as raised:
+        store.put_if_absent("a/key", b"data")
+    assert isinstance(raised.value, NoAnswerError)
 
 
 def test_trouble_that_passes_is_not_noticed(storage: Storage) -> None:

@@ -99,7 +99,6 @@ class Checkpoints:
 
     def _follow(self, start: LakeState) -> Progress:
         """Reads the window after `start`. If it is empty, makes sure that the record of `start` is there."""
-        self.log.begin_at(start)
         try:
             # One less than a window: the request that is left looks at the record of `start`, or behind.
             progress = self.log.catch_up(start, self._window - 1, at_most=self._window)
@@ -111,6 +110,8 @@ class Checkpoints:
             self._require_identity()
         elif not progress.records:
             self.log.require_record(start)
+        # Only now: a transaction may build upon what the log has seen.
+        self.log.begin_at(start)
         return progress
 
     def _require_identity(self) -> None:

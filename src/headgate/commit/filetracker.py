@@ -21,7 +21,7 @@ from typing import TypeAlias
 from headgate.commit.layout import TRACKER, Accept, Ballot, DecidedHint, GivenUp, Prepare, TrackerLayout
 from headgate.commit.machine import Ask, Finish
 from headgate.commit.outcome import Committed, ContestedError, Lost, Rejected, Unknown
-from headgate.errors import NoAnswerError, StorageError
+from headgate.errors import NoAnswerError, StorageError, StorageRefusedError
 from headgate.model.identifiers import TxId, Version
 from headgate.storage.capabilities import Page
 from headgate.storage.requests import Answer, Done, Failed, Found, Get, ListPage, Missing, Put
@@ -89,6 +89,8 @@ class Adopting:
 
 @dataclass(frozen=True, slots=True)
 class Accepting:
+    """`value` is being proposed. A refusal proposes nothing; silence may have."""
+
     attempt: Attempt
     value: bytes
 
@@ -174,6 +176,8 @@ class FileTrackerPublish:
                 return self.stop(replace(attempt, proposed=value == self.record), _first_error(answers))
             case Scanning(purpose), (Failed(error),):
                 return self.stop(purpose.attempt, error)
+            case Accepting(attempt, value), (Failed(error),) if not isinstance(error, StorageRefusedError):
+                return self.stop(self.proposing(attempt, value), error)
             case ((Preparing() | Adopting() | Accepting() | FetchingHint()), (Failed(error),)):
                 return self.stop(state.attempt, error)
             case Preparing(attempt), (Done(),):
@@ -186,7 +190,7 @@ class FileTrackerPublish:
                 # Clean-up was faster, so the hint is there by now.
                 return Ask(FetchingHint(attempt), (Get(self.layout.record_key(self.version)),))
             case Accepting(attempt, value), (Done(),):
-                return self.scan(Accepted(attempt, value))
+                return self.scan(Accepted(self.proposing(attempt, value), value))
             case FetchingHint(), (Found(value),):
                 return Finish(Committed() if value == self.record else Lost(value))
             case FetchingHint(attempt), (Missing(),):
@@ -236,8 +240,11 @@ class FileTrackerPublish:
 
     def accept(self, attempt: Attempt, value: bytes) -> Step:
         key = self.layout.accept_key(self.version, Ballot(attempt.round, self.claimant))
-        proposed = replace(attempt, proposed=attempt.proposed or value == self.record)
-        return Ask(Accepting(proposed, value), (Put(key, value),))
+        return Ask(Accepting(attempt, value), (Put(key, value),))
+
+    def proposing(self, attempt: Attempt, value: bytes) -> Attempt:
+        """The attempt once `value` may have been proposed."""
+        return replace(attempt, proposed=attempt.proposed or value == self.record)
 
     def mark(self, attempt: Attempt, value: bytes) -> Step:
         hint = Put(self.layout.record_key(self.version), value)

@@ -7,7 +7,7 @@ decided: two racing inits that would choose different strategies must still agre
 from __future__ import annotations
 
 from headgate.commit.driver import Driver
-from headgate.commit.layout import IDENTITY, TRACKER
+from headgate.commit.layout import IDENTITY, LOG, TRACKER
 from headgate.commit.outcome import Committed, Lost, Unknown
 from headgate.commit.strategy import strategy_named
 from headgate.errors import AlreadyExistsError, CommitUnknownError, CorruptLakeError, NotFoundError
@@ -16,6 +16,7 @@ from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
 from headgate.model.strategy import StrategyName
 from headgate.storage.capabilities import HoldObject, PutIfAbsent
+from headgate.storage.listing import all_keys
 from headgate.storage.requests import Create, Failed, perform
 
 # An init that died after the decision left the record of version 0 without its copy.
@@ -23,11 +24,33 @@ _KEYS = (IDENTITY, TRACKER.record_key(GENESIS))
 
 
 def refuse_existing(driver: Driver) -> None:
-    """Raises `AlreadyExistsError` if there is a lake."""
+    """Raises `AlreadyExistsError` if there is a lake, `CorruptLakeError` if there are records without one.
+
+    A new identity above the records of another lake would make the loss final: they could be told apart from
+    ours by nothing but their digests.
+    """
+    _refuse_identity(driver)
+    remains = [key for key in all_keys(driver.store, LOG) if not _is_of_an_init(key)]
+    if not remains:
+        return
+    _refuse_identity(driver)  # again: a lake that was made meanwhile can have commits by now
+    raise CorruptLakeError(
+        f"{driver.store.describe()}: there is no lake, but there are {len(remains)} objects of the log of "
+        f"one, such as {remains[0]}; nothing was changed",
+        f"bring {IDENTITY} and {TRACKER.record_key(GENESIS)} back from a backup, or choose another place",
+    )
+
+
+def _refuse_identity(driver: Driver) -> None:
     for key in _KEYS:
         found = driver.get(key)
         if found is not None:
             raise _already_exists(driver, found)
+
+
+def _is_of_an_init(key: str) -> bool:
+    """Whether it belongs to version 0: another init is at work, or died there."""
+    return key.startswith(TRACKER.attempts(GENESIS)) or key == TRACKER.index_key(GENESIS)
 
 
 def decide_identity(driver: Driver, identity: LakeIdentity) -> None:

@@ -1,8 +1,8 @@
 """Trying out a storage: which promises it keeps, found by doing rather than by asking.
 
 Works under `control/probe/<id>/` and removes what it wrote, where it may. A promise whose trial the storage
-refuses counts as broken; a trial that ends without an answer is repeated, and if it stays so, that is what is
-reported: one lost answer must not decide how a lake commits for ever.
+refuses, or says it does not know, counts as broken; a trial that ends without an answer is repeated, and if
+it stays so, that is what is reported: one lost answer must not decide how a lake commits for ever.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from headgate.errors import HeadgateError, NoAnswerError, StorageError
+from headgate.errors import HeadgateError, NoAnswerError, NotOfferedError, StorageError
 from headgate.host import Host
 from headgate.model.probe import Finding, ProbeReport, Promise, Seen
 from headgate.storage.capabilities import PutIfAbsent, RenameNoReplace, Store
@@ -40,7 +40,8 @@ def probe(store: Store, host: Host) -> ProbeReport:
     there at all.
     """
     bench = _Bench(store, host, f"{PROBE}{host.new_txid()}/")
-    bench.answered(partial(store.put, f"{bench.place}hello", b""))
+    # As large as anything below: a full disk says so here, and not about the promise that is tried first.
+    bench.answered(partial(store.put, f"{bench.place}hello", bytes(BIG)))
     findings = tuple(bench.findings())
     return ProbeReport(findings, left=bench.remove())
 
@@ -85,6 +86,8 @@ class _Bench:
         for tried in range(1, TRIES):
             try:
                 return trial()
+            except NotOfferedError:
+                raise
             except NoAnswerError:
                 if self.host.elapsed() - started > REPEAT_WINDOW_SECONDS:
                     raise
@@ -94,6 +97,8 @@ class _Bench:
     def _try(self, promise: Promise, trial: Callable[[], str]) -> Finding:
         try:
             detail = self.answered(trial)
+        except NotOfferedError as error:
+            detail = error.problem
         except NoAnswerError as error:
             return Finding(promise, Seen.UNANSWERED, error.problem)
         except HeadgateError as error:

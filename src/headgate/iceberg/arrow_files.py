@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -122,7 +121,8 @@ def _fetched(driver: Driver, loader: TableLoader, file: DataFile, column_ids: se
     if data is None:
         raise CorruptLakeError(f"{file.path} is named by the lake, but is not there")
     try:
-        parquet = pq.ParquetFile(io.BytesIO(data))
+        # Not a Python file: Arrow's own threads would need the interpreter for each read of it.
+        parquet = pq.ParquetFile(pa.BufferReader(data))
         names = [f.name for f in pyarrow_to_schema(parquet.schema_arrow).fields if f.field_id in column_ids]
         # Without any column the number of rows would be lost: those that were added later are null in each.
         return parquet.read(columns=names or parquet.schema_arrow.names[:1])

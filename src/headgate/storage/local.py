@@ -283,6 +283,9 @@ class LocalStore:
         try:
             with _nothing_visible_yet(f"cannot write {target}"):
                 self._write(partial, data)
+            # Again, now that the file is there: if the place was replaced before, this tells; if it is from
+            # now on, the file went with it, and cannot get its name in the new one.
+            self._require_same_place(f"cannot write {target}")
             yield partial
         finally:
             # One that cannot be removed stays, invisible: the outcome of the write does not depend on it.

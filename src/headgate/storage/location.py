@@ -104,7 +104,14 @@ def _local(url: str, options: Options) -> Store:
     fsync = options.get("fsync", "true").lower()
     if fsync not in ("true", "false"):
         raise InvalidInputError(f"the option fsync is {fsync!r}", "set it to true or false")
-    return LocalStore(_directory(url), fsync=fsync == "true")
+    directory = _directory(url)
+    try:
+        return LocalStore(directory, fsync=fsync == "true")
+    except FileNotFoundError as error:
+        raise InvalidInputError(
+            f"{str(directory)!r} is a relative path, and the working directory is gone",
+            "go to a directory that exists, or give the whole path",
+        ) from error
 
 
 def _directory(url: str) -> Path:

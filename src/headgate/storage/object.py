@@ -20,6 +20,7 @@ from headgate.core.secrets import clean_text
 from headgate.errors import (
     InvalidInputError,
     NoAnswerError,
+    NotOfferedError,
     StorageError,
     StorageRefusedError,
     UnsupportedError,
@@ -57,6 +58,8 @@ _RAISED_BY_OBSTORE = (reasons.BaseError, OSError, NotImplementedError)
 _NOT_FOUND = (FileNotFoundError, reasons.NotFoundError)
 _MAY_PASS = frozenset({408, 409, 412, 425, 429})
 """The answers of the 4xx range that do not say "no" for good."""
+_NOT_IMPLEMENTED = 501
+"""What services that know no `If-None-Match` answer to it."""
 
 _NO_BUCKET = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
 _WRONG_REGION = "incorrectly configured region"
@@ -97,6 +100,8 @@ def storage_error(doing: str, error: Exception) -> StorageError | InvalidInputEr
 
 def _kind(error: Exception, text: str) -> Kind:
     kind = next((ERRORS[base] for base in type(error).__mro__ if base in ERRORS), NoAnswerError)
+    if kind is NoAnswerError and _status(text) == _NOT_IMPLEMENTED:
+        return NotOfferedError
     if kind is NoAnswerError and _says_no(text):
         kind = StorageRefusedError
     # obstore repeats a request that got no answer. A "no" to the repeat says nothing about the first one.
@@ -106,10 +111,15 @@ def _kind(error: Exception, text: str) -> Kind:
 
 
 def _says_no(text: str) -> bool:
-    status = _STATUS.search(text)
+    status = _status(text)
     if status is None:
         return _WRONG_REGION in text
-    return 400 <= int(status["number"]) < 500 and int(status["number"]) not in _MAY_PASS
+    return 400 <= status < 500 and status not in _MAY_PASS
+
+
+def _status(text: str) -> int | None:
+    found = _STATUS.search(text)
+    return None if found is None else int(found["number"])
 
 
 def _reason(text: str) -> str:

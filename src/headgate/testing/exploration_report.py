@@ -112,11 +112,11 @@ CLEANER = Client("cleaner", (CLEAN,))
 def filetracker() -> Iterator[Configuration]:
     """Races for one version."""
     two, three = rivals(FileTrackerPublish, 2), rivals(FileTrackerPublish, 3)
-    one_fault, two_faults = Faults(1), Faults(2)
+    one_fault, two_faults, refusals = Faults(1), Faults(2), Faults(2, refuse=True)
     yield Configuration("2 clients, 3 rounds", two, 1_900, rounds=3)
     yield Configuration("2 clients, 3 rounds, split listings", two, 19_000, rounds=3, keys_per_page=1)
     yield Configuration("2 clients, 3 rounds, 1 fault", two, 29_000, one_fault, rounds=3)
-    yield Configuration("2 clients, 3 rounds, 2 faults", two, 220_000, two_faults, rounds=3)
+    yield Configuration("2 clients, 3 rounds, 2 faults, refusals", two, 240_000, refusals, rounds=3)
     yield Configuration(
         "2 clients, 3 rounds, split listings, 1 fault", two, 260_000, one_fault, rounds=3, keys_per_page=1
     )
@@ -228,7 +228,8 @@ def filetracker_unknown() -> Iterator[Configuration]:
     rival, twice = writer(2, 1), resolving(FileTrackerPublish, 1, resolves=2)
     yield Configuration("resolve, 1 fault", (one, rival), 18_000, Faults(1), rounds=2)
     yield Configuration("resolve, 2 faults", (one, rival), 190_000, Faults(2), rounds=2, deep=True)
-    yield Configuration("resolve by both, 2 faults", (one, other), 310_000, Faults(2), rounds=2)
+    refusals = Faults(2, refuse=True)
+    yield Configuration("resolve by both, 2 faults, refusals", (one, other), 320_000, refusals, rounds=2)
     yield Configuration(
         "resolve, split listings, 1 fault", (one, rival), 160_000, Faults(1), rounds=2, keys_per_page=1
     )
