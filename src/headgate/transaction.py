@@ -20,7 +20,7 @@ from headgate.changes import Changes, TableChange
 from headgate.commit.driver import Driver, Waiting
 from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
-from headgate.core.arguments import app_batch, public_properties, text_by_name, texts
+from headgate.core.arguments import app_batch, public_properties, tag_name, text_by_name, texts
 from headgate.core.conflict import Conflict, find_conflicts
 from headgate.core.lookup import found_table, found_tag
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds, read_ahead
@@ -200,7 +200,7 @@ class Transaction:
     def set_tag(self, name: str, version: int) -> None:
         """Gives a version a name. The caller has made sure that the version exists."""
         self._require_open()
-        (checked,), before = texts("tag names", (name,)), self._changes.tags
+        checked, before = tag_name(name), self._changes.tags
         change = TagChange({**before.set, checked: Version(version)}, before.removed - {checked})
         self._changes = replace(self._changes, tags=change)
 

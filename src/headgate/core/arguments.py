@@ -39,6 +39,16 @@ def text_by_name(properties: Mapping[str, str]) -> dict[str, str]:
     return dict(properties)
 
 
+def tag_name(name: str) -> str:
+    """The name of a tag: one line without spaces around it."""
+    (checked,) = texts("tag names", (name,))
+    if checked != checked.strip() or not checked.isprintable():
+        raise InvalidInputError(
+            f"{name!r} is not a name for a tag", "leave out spaces around it, and line ends"
+        )
+    return checked
+
+
 def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
     """Properties of a lake or table, which are kept for ever for everybody who reads the lake.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from headgate.core.arguments import texts
+from headgate.core.arguments import tag_name
 from headgate.errors import NotFoundError
 from headgate.model.identifiers import Version
 from headgate.model.state import LakeState
@@ -31,8 +31,7 @@ def found_table(state: LakeState, name: str) -> TableRef:
 
 def found_tag(state: LakeState, name: str) -> Version:
     """The version that a tag names."""
-    (checked,) = texts("tag names", (name,))
-    version = state.tags.get(checked)
+    version = state.tags.get(tag_name(name))
     if version is None:
         every = f"tags: {', '.join(sorted(state.tags)) or 'none'}"
         raise NotFoundError(f"there is no tag {name!r}", nearest(name, state.tags) or every)

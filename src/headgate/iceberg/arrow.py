@@ -5,7 +5,6 @@ For small data, without a JVM. A file is made whole in memory and put on storage
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -250,9 +249,11 @@ def _decimal_that_fits(result: Any, kind: pa.DataType) -> Any:
 
 def encode_parquet(data: pa.Table) -> bytes:
     """The bytes of a Parquet file; field ids are those in the metadata of the Arrow schema."""
-    out = io.BytesIO()
+    # Arrow's own buffers, here and for reading: a Python file can be let go by one of Arrow's threads while the
+    # process ends, which aborts it.
+    out = pa.BufferOutputStream()
     pq.write_table(data, out, compression=COMPRESSION)
-    return out.getvalue()
+    return bytes(out.getvalue())
 
 
 def data_file(
@@ -298,7 +299,7 @@ def with_nan_counts(file: DataFile, rows: pa.Table, schema: Schema) -> DataFile:
 
 
 def footer_of(data: bytes) -> pq.FileMetaData:
-    return pq.read_metadata(io.BytesIO(data))
+    return pq.read_metadata(pa.BufferReader(data))
 
 
 def concatenated(tables: Sequence[pa.Table], schema: Schema) -> pa.Table:

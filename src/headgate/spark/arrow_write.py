@@ -7,7 +7,6 @@ speculative tasks put there is never reported, so never referenced.
 
 from __future__ import annotations
 
-import io
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -82,7 +81,7 @@ class _Open:
     """A file that is being written, in memory."""
 
     partition: Partition
-    out: io.BytesIO = field(default_factory=io.BytesIO)
+    out: pa.BufferOutputStream = field(default_factory=pa.BufferOutputStream)
     writer: pq.ParquetWriter | None = None
     waiting: list[pa.Table] = field(default_factory=list)
     waiting_bytes: int = 0
@@ -128,7 +127,7 @@ class _Files:
             self._write_group(file)
         assert file.writer is not None
         file.writer.close()
-        data, metadata = file.out.getvalue(), self._writing.metadata
+        data, metadata = bytes(file.out.getvalue()), self._writing.metadata
         uri = new_file_uri(metadata, self._writing.txid, file.partition, self._driver.host.new_txid())
         self._driver.put(uri.removeprefix(self._driver.store.uri() + "/"), data)
         footer = pq.read_metadata(pa.BufferReader(data))
