@@ -249,7 +249,7 @@ def _decimal_that_fits(result: Any, kind: pa.DataType) -> Any:
 
 def encode_parquet(data: pa.Table) -> bytes:
     """The bytes of a Parquet file; field ids are those in the metadata of the Arrow schema."""
-    # Arrow's own buffers, here and for reading: a Python file can be let go by one of Arrow's threads while the
+    # Arrow's own buffers, here and for reading: a Python file can be let go by a thread of Arrow's while the
     # process ends, which aborts it.
     out = pa.BufferOutputStream()
     pq.write_table(data, out, compression=COMPRESSION)
