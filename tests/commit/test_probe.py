@@ -11,7 +11,7 @@ import headgate as hg
 from headgate.commit.cleanup import KEEP
 from headgate.commit.layout import TRACKER
 from headgate.commit.probe import PROBE, RACERS, TRIES, probe
-from headgate.errors import NotOfferedError
+from headgate.errors import NotOfferedError, StorageRefusedError
 from headgate.host import SYSTEM, SystemHost
 from headgate.model.probe import ProbeReport, Promise, Seen
 from headgate.storage.capabilities import Page, Store
@@ -271,3 +271,26 @@ def test_a_place_that_cannot_even_be_listed_afterwards_is_reported() -> None:
     (left,) = probe(store, HASTY).left
     assert left.startswith(PROBE)
     assert all(key.startswith(left) for key in inside.list_page("").keys)
+
+
+class BecomesFull(MemoryStore):
+    """A disk whose last block goes to somebody else in the middle of the probe."""
+
+    full = False
+
+    def put(self, key: str, data: bytes) -> None:
+        if self.full:
+            raise StorageRefusedError("no space left")
+        super().put(key, data)
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        self.full = True
+        raise StorageRefusedError("no space left")
+
+
+def test_a_disk_that_becomes_full_breaks_no_promise() -> None:
+    report = probe(BecomesFull(), SYSTEM)
+    found = {finding.promise: finding.seen for finding in report.findings}
+    assert found[Promise.CREATE_REFUSED] is found[Promise.RENAME_REFUSED] is Seen.UNANSWERED
+    with pytest.raises(hg.StorageError):
+        hg.Lake.init(BecomesFull())
