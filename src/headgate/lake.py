@@ -518,7 +518,13 @@ class Lake:
         return tuple(postponed)
 
     def _publish(self, table: TableCommit) -> None:
-        publish(self._driver, table.table, lambda: self._refreshed().tables.get(table.name))
+        loader = self._table_loader()
+        publish(
+            self._driver,
+            table.table,
+            newest=lambda: self._refreshed().tables.get(table.name),
+            metadata=lambda ref: loader.metadata(ref.metadata).data,
+        )
 
     def _checkpoint(self, state: LakeState) -> None:
         passed_boundary = self._checkpoints.write_due(state.version)

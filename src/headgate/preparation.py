@@ -15,10 +15,18 @@ from pyiceberg.typedef import Record as PartitionRecord
 
 from headgate.changes import TableChange
 from headgate.errors import ConflictError
+from headgate.iceberg.avro import Listed
 from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table, with_previous, with_properties
-from headgate.iceberg.snapshot import FileChange, Occasion, manifests_to_read, snapshot_id, take_snapshot
+from headgate.iceberg.snapshot import (
+    FileChange,
+    Occasion,
+    Snapshot,
+    manifests_to_read,
+    snapshot_id,
+    take_snapshot,
+)
 from headgate.model.identifiers import TxId, Version
 from headgate.model.state import LakeState
 from headgate.model.table import PathChange, TableAction, TableCommit, TableName, TableRef
@@ -53,6 +61,7 @@ class PreparedTable:
     commit: TableCommit
     metadata: TableMetadata | None = None
     manifests: tuple[Manifest, ...] = ()
+    entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     objects: Mapping[str, bytes] = field(default_factory=dict)
     paths: Mapping[str, PathChange] = field(default_factory=dict)
 
@@ -69,21 +78,22 @@ def _prepare_one(loader: TableLoader, change: TableChange, attempt: Attempt) -> 
     ref, metadata = _before(loader, change, attempt)
     if change.evolution is not None:
         metadata = change.evolution.applied(metadata, attempt.now_ms)
-    manifests: tuple[Manifest, ...] = ()
-    objects: dict[str, bytes] = {}
+    snapshot: Snapshot | None = None
     if change.properties:
         set_, removed = change.properties.set, change.properties.removed
         metadata = with_properties(metadata, set_, removed, attempt.now_ms)
     if change.changes_files:
-        metadata, manifests, objects = _with_files(loader, change, metadata, attempt)
+        snapshot = _with_files(loader, change, metadata, attempt)
+        metadata = snapshot.metadata
     key = f"{ref.location}/metadata/{attempt.version.padded()}-{attempt.txid}.metadata.json"
     if change.new is None:
         metadata = with_previous(metadata, loader.uri(ref.metadata), metadata.fields["last-updated-ms"])
     return PreparedTable(
         commit=_commit(change, TableRef(ref.uuid, ref.location, key), metadata, attempt.txid),
         metadata=metadata,
-        manifests=manifests if change.changes_files else loader.manifests(metadata),
-        objects={**objects, key: metadata.encode()},
+        manifests=loader.manifests(metadata) if snapshot is None else snapshot.manifests,
+        entries={} if snapshot is None else snapshot.entries,
+        objects=_objects(loader, snapshot) | {key: metadata.data},
         paths=_paths(change, metadata),
     )
 
@@ -111,25 +121,33 @@ def table_location(name: TableName, uuid: str, state: LakeState) -> str:
 
 def _with_files(
     loader: TableLoader, change: TableChange, metadata: TableMetadata, attempt: Attempt
-) -> tuple[TableMetadata, tuple[Manifest, ...], dict[str, bytes]]:
+) -> Snapshot:
     current = () if change.new is not None else loader.manifests(metadata)
     operation = "append" if change.replaced is None else "overwrite"
     files = FileChange(operation, change.added, frozenset(change.replaced or ()))
     occasion = attempt.occasion()
     needed = sorted(manifests_to_read(current, files, occasion), key=lambda manifest: manifest.path)
-    entries = dict(zip((manifest.path for manifest in needed), loader.entries(needed), strict=True))
-    _require_present(change, entries)
-    snapshot = take_snapshot(metadata, current, entries, files, occasion)
-    objects = {loader.key(path): data for path, data in snapshot.objects.items()}
-    return snapshot.metadata, snapshot.manifests, objects
+    # Where files are removed, every entry must be looked at.
+    listed = (
+        [Listed(entries) for entries in loader.entries(needed)]
+        if files.removed
+        else loader.listed(needed, metadata)
+    )
+    _require_present(change, listed)
+    known = dict(zip((manifest.path for manifest in needed), listed, strict=True))
+    return take_snapshot(metadata, current, known, files, occasion)
 
 
-def _require_present(change: TableChange, entries: Mapping[str, Sequence[Entry]]) -> None:
+def _objects(loader: TableLoader, snapshot: Snapshot | None) -> dict[str, bytes]:
+    return {} if snapshot is None else {loader.key(uri): data for uri, data in snapshot.objects.items()}
+
+
+def _require_present(change: TableChange, listed: Sequence[Listed]) -> None:
     """Refuses to remove a file that is gone: the rows that took its place would stay beside ours.
 
     The rules find this from the records alone; this is the last look, at the files themselves.
     """
-    live = {e.file.path for group in entries.values() for e in group if e.status is not Status.DELETED}
+    live = {e.file.path for known in listed for e in known.entries if e.status is not Status.DELETED}
     gone = sorted(path for path in change.replaced or () if path not in live)
     if gone:
         raise ConflictError(f"{change.name}: {len(gone)} files to be removed are gone already, as {gone[0]}")
@@ -173,5 +191,7 @@ def _paths(change: TableChange, metadata: TableMetadata) -> dict[str, PathChange
 def virtual_path(table: str, file: DataFile, metadata: TableMetadata) -> str:
     """Where a file belongs, as in `/sales/orders/ts_day=2026-11-15/customer_bucket=3`."""
     spec = metadata.specs[file.spec_id]
+    if not spec.fields:
+        return str(PurePosixPath("/", *table.split(".")))
     partition = spec.partition_to_path(PartitionRecord(*file.partition), metadata.schema_of(spec))
     return str(PurePosixPath("/", *table.split("."), partition))

@@ -17,7 +17,12 @@ MAX_ROUNDS = 8
 """How often we look whether somebody else's newer version needs to be announced in place of ours."""
 
 
-def publish(driver: Driver, table: TableRef, newest: Callable[[], TableRef | None]) -> None:
+def publish(
+    driver: Driver,
+    table: TableRef,
+    newest: Callable[[], TableRef | None],
+    metadata: Callable[[TableRef], bytes],
+) -> None:
     """Announces `table`, or what it has become meanwhile: the announcement ends at the newest version.
 
     Two writers may announce at the same time and the older one may write last; each therefore looks again
@@ -25,10 +30,7 @@ def publish(driver: Driver, table: TableRef, newest: Callable[[], TableRef | Non
     """
     for _ in range(MAX_ROUNDS):
         version = version_of(table)
-        data = driver.get(table.metadata)
-        if data is None:
-            raise CorruptLakeError(f"{table.metadata} is named by the lake, but is not there")
-        driver.put(f"{table.location}/metadata/v{version}.metadata.json", data)
+        driver.put(f"{table.location}/metadata/v{version}.metadata.json", metadata(table))
         driver.put(f"{table.location}/metadata/version-hint.text", str(version).encode())
         now = newest()
         if now is None or now == table:

@@ -382,7 +382,8 @@ class Transaction:
             raise
         for table in tables:
             if table.metadata is not None:
-                self._loader().remember(table.commit.table.metadata, table.metadata, table.manifests)
+                key = table.commit.table.metadata
+                self._loader().remember(key, table.metadata, table.manifests, table.entries)
         self._decided(self._offered, outcome)
 
     def _prepare(self) -> list[PreparedTable]:

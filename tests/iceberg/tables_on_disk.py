@@ -16,7 +16,7 @@ from headgate.iceberg.arrow import (
     partitioned,
     schema_from_arrow,
 )
-from headgate.iceberg.avro import decode_manifest
+from headgate.iceberg.avro import Listed, decode_listed, decode_manifest
 from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
 from headgate.iceberg.metadata import TableMetadata, new_table
 from headgate.iceberg.partitions import parse_partition_by
@@ -55,14 +55,21 @@ class DiskTable:
             Version(version), TxId(f"{version:032x}"), 1_700_000_000_000 + version, self.divisor
         )
         needed = manifests_to_read(self.manifests, change, occasion)
-        entries = {manifest.path: self.entries(manifest) for manifest in needed}
-        snapshot = take_snapshot(self.metadata, self.manifests, entries, change, occasion)
+        listed = {manifest.path: self.listed(manifest, change) for manifest in needed}
+        snapshot = take_snapshot(self.metadata, self.manifests, listed, change, occasion)
         for path, data in snapshot.objects.items():
             self._put(path, data)
         self.written = len(snapshot.objects)
         self.metadata, self.manifests = snapshot.metadata, snapshot.manifests
-        self._put(f"{self.location}/metadata/v{version}.metadata.json", self.metadata.encode())
+        self._put(f"{self.location}/metadata/v{version}.metadata.json", self.metadata.data)
         self._put(f"{self.location}/metadata/version-hint.text", str(version).encode())
+
+    def listed(self, manifest: Manifest, change: FileChange) -> Listed:
+        if change.removed:
+            return Listed(self.entries(manifest))
+        spec = self.metadata.specs[manifest.spec_id]
+        data = self._path(manifest.path).read_bytes()
+        return decode_listed(data, manifest, self.metadata.schema_of(spec), spec)
 
     def entries(self, manifest: Manifest) -> tuple[Entry, ...]:
         return tuple(decode_manifest(self._path(manifest.path).read_bytes(), manifest))

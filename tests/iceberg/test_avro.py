@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile as PeerFile
@@ -31,6 +33,7 @@ from pyiceberg.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     NestedField,
@@ -41,11 +44,14 @@ from pyiceberg.types import (
 
 from headgate.errors import CorruptLakeError
 from headgate.iceberg.avro import (
+    Listed,
+    decode_listed,
     decode_manifest,
     decode_manifest_list,
     encode_manifest,
     encode_manifest_list,
 )
+from headgate.iceberg.container import split
 from headgate.iceberg.data_file import (
     ColumnMetrics,
     Content,
@@ -76,6 +82,7 @@ SPEC = PartitionSpec(
     )
 )
 METRICS = ColumnMetrics({1: 30}, {1: 10, 2: 10}, {1: 0}, {5: 1}, {2: b"\x01\0\0\0"}, {2: b"\x09\0\0\0"})
+NUMBERED = {"sequence_number": 5, "file_sequence_number": 4}
 partitions = st.tuples(*(st.none() | values for _, values in TYPES))
 
 
@@ -110,10 +117,14 @@ def an_entry(partition: tuple[Any, ...], number: int = 0, **changes: Any) -> Ent
     return Entry(**fields | changes)
 
 
+def encoded(entries: list[Entry], schema: Schema, spec: PartitionSpec) -> bytes:
+    return encode_manifest(Listed(tuple(entries)), schema, spec, Content.DATA)
+
+
 @given(st.lists(partitions, min_size=1, max_size=6))
 def test_entries_come_back_with_inherited_numbers(values: list[tuple[Any, ...]]) -> None:
     entries = [an_entry(partition, number) for number, partition in enumerate(values)]
-    data = encode_manifest(entries, SCHEMA, SPEC)
+    data = encoded(entries, SCHEMA, SPEC)
     back = {entry.file.path: entry for entry in decode_manifest(data, a_manifest(data))}
     assert {path: entry.file for path, entry in back.items()} == {
         entry.file.path: entry.file for entry in entries
@@ -125,17 +136,44 @@ def test_entries_come_back_with_inherited_numbers(values: list[tuple[Any, ...]])
 def test_passing_over_partitions_gives_what_filtering_gives(values: list[int], wanted: set[int]) -> None:
     schema = Schema(NestedField(1, "id", IntegerType()))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
-    data = encode_manifest([an_entry((v,), n) for n, v in enumerate(values)], schema, spec)
+    data = encoded([an_entry((v,), n) for n, v in enumerate(values)], schema, spec)
     everything = list(decode_manifest(data, a_manifest(data)))
     some = list(decode_manifest(data, a_manifest(data), lambda partition: partition[0] in wanted))
     assert some == [entry for entry in everything if entry.file.partition[0] in wanted]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(partitions, st.sampled_from(Status)), min_size=1, max_size=8))
+def test_settled_entries_go_into_another_manifest_as_they_are(given: list[tuple[Any, Status]]) -> None:
+    entries = [an_entry(values, n, status=status, **NUMBERED) for n, (values, status) in enumerate(given)]
+    first = encoded(entries, SCHEMA, SPEC)
+    listed = decode_listed(first, a_manifest(first), SCHEMA, SPEC)
+    settled = [entry for entry in entries if entry.status is Status.EXISTING]
+    assert sum(pack.count for pack in listed.packs) == len(settled)
+    assert all(entry.status is not Status.EXISTING for entry in listed.entries)
+    # With entries that were there before, in the same partitions: one block holds both.
+    again = encode_manifest(replace(listed, entries=tuple(entries)), SCHEMA, SPEC, Content.DATA)
+    back = list(decode_manifest(again, a_manifest(again)))
+    assert sorted(back, key=repr) == sorted([*entries, *settled], key=repr)
+    partitions_settled = {entry.file.partition for entry in settled}
+    assert len(decode_listed(again, a_manifest(again), SCHEMA, SPEC).packs) == len(partitions_settled)
+
+
+def test_entries_of_another_form_are_decoded() -> None:
+    """The type of a partition column was widened: the same values have other bytes."""
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
+    narrow, wide = (Schema(NestedField(1, "id", kind)) for kind in (FloatType(), DoubleType()))
+    entry = an_entry((1.5,), status=Status.EXISTING, **NUMBERED)
+    data = encoded([entry], narrow, spec)
+    assert decode_listed(data, a_manifest(data), narrow, spec).entries == ()
+    assert decode_listed(data, a_manifest(data), wide, spec) == Listed((entry,))
 
 
 def test_existing_entries_keep_their_own_numbers() -> None:
     entry = an_entry(
         (None,) * len(TYPES), status=Status.EXISTING, snapshot_id=5, sequence_number=3, file_sequence_number=3
     )
-    data = encode_manifest([entry], SCHEMA, SPEC)
+    data = encoded([entry], SCHEMA, SPEC)
     assert list(decode_manifest(data, a_manifest(data))) == [entry]
 
 
@@ -166,7 +204,7 @@ def test_pyiceberg_reads_our_manifest(tmp_path: Path) -> None:
     )
     entries = [an_entry((19_000 + n % 2, None if n == 3 else "x"), n) for n in range(5)]
     path = tmp_path / "m.avro"
-    path.write_bytes(encode_manifest(entries, schema, spec))
+    path.write_bytes(encoded(entries, schema, spec))
     read = {e.data_file.file_path: e for e in peer_manifest(path).fetch_manifest_entry(PyArrowFileIO())}
     for entry in entries:
         peer = read[entry.file.path]
@@ -220,8 +258,34 @@ def test_a_manifest_list_comes_back_and_pyiceberg_reads_it(tmp_path: Path) -> No
     assert peers[0].partitions[0].lower_bound == b"\1\0\0\0"
 
 
-@pytest.mark.parametrize("damage", [lambda data: data[:40], lambda data: b"oops" + data, lambda _: b""])
-def test_damage_is_named(damage: Any) -> None:
-    data = encode_manifest([an_entry((None,) * len(TYPES))], SCHEMA, SPEC)
+READ_WAYS: list[Callable[[bytes, Manifest], object]] = [
+    lambda data, manifest: list(decode_manifest(data, manifest)),
+    lambda data, manifest: list(decode_manifest(data, manifest, lambda _: True)),
+    lambda data, manifest: decode_listed(data, manifest, SCHEMA, SPEC),
+]
+
+
+@pytest.mark.parametrize("read", READ_WAYS)
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:40],
+        lambda data: data[:-1],
+        lambda data: b"oops" + data,
+        lambda _: b"",
+    ],
+)
+def test_damage_is_named(damage: Any, read: Callable[[bytes, Manifest], object]) -> None:
+    data = encoded([an_entry((None,) * len(TYPES), status=Status.EXISTING, **NUMBERED)], SCHEMA, SPEC)
     with pytest.raises(CorruptLakeError, match="the manifest m cannot be read"):
-        list(decode_manifest(damage(data), a_manifest(data)))
+        read(damage(data), a_manifest(data))
+
+
+def test_damage_that_still_decodes_is_not_carried_on() -> None:
+    entry = an_entry((None,) * len(TYPES), status=Status.EXISTING, **NUMBERED)
+    data = encoded([entry], SCHEMA, SPEC)
+    other = encoded([replace(entry, sequence_number=6)], SCHEMA, SPEC)
+    damaged = split(data).header + split(other).blocks[0].whole[:-16] + data[-16:]
+    assert list(decode_manifest(damaged, a_manifest(data))) == [replace(entry, sequence_number=6)]
+    with pytest.raises(CorruptLakeError, match="a checksum is wrong"):
+        decode_listed(damaged, a_manifest(data), SCHEMA, SPEC)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +12,8 @@ from hypothesis import strategies as st
 
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow import fitted
-from headgate.iceberg.avro import decode_manifest
-from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
+from headgate.iceberg.avro import Listed, decode_listed, decode_manifest
+from headgate.iceberg.data_file import DataFile, Manifest, Status
 from headgate.iceberg.metadata import KEPT_SNAPSHOTS, TableMetadata
 from headgate.iceberg.snapshot import FileChange, Occasion, manifests_to_read, take_snapshot
 from headgate.model.identifiers import TxId, Version
@@ -89,19 +88,28 @@ def test_a_random_history_of_files(history: list[tuple[int, bool, int]]) -> None
     """Appends and removals against a set of paths, with merging at every boundary."""
     metadata, live, version = _empty(), set[str](), 0
     manifests: tuple[Manifest, ...] = ()
-    stored: dict[str, tuple[Entry, ...]] = {}
+    stored: dict[str, bytes] = {}
     for gap, remove, partition in history:
         version += gap
         added = (a_file(version, partition),)
         removed = frozenset(sorted(live)[:1]) if remove else frozenset()
         change = FileChange("overwrite" if removed else "append", added, removed)
         occasion = Occasion(Version(version), TxId(f"{version:032x}"), version, divisor=3)
-        needed = {m.path: stored[m.path] for m in manifests_to_read(manifests, change, occasion)}
+        read = manifests_to_read(manifests, change, occasion)
+        needed = {m.path: _listed(stored[m.path], m, metadata, change) for m in read}
         snapshot = take_snapshot(metadata, manifests, needed, change, occasion)
         metadata, manifests = snapshot.metadata, snapshot.manifests
         live = (live | {file.path for file in added}) - removed
-        stored |= _decoded(snapshot.manifests, snapshot.objects)
-        entries = [entry for manifest in manifests for entry in stored[manifest.path]]
+        stored |= snapshot.objects
+        decoded = {m.path: tuple(decode_manifest(stored[m.path], m)) for m in manifests}
+        entries = [entry for manifest in manifests for entry in decoded[manifest.path]]
+        # What the process keeps in memory is what it would read.
+        assert all(
+            sorted(decoded[path], key=repr) == sorted(known, key=repr)
+            for path, known in snapshot.entries.items()
+        )
+        assert sum(m.existing_files + m.added_files for m in manifests) == len(live)
+        assert sum(m.existing_rows + m.added_rows for m in manifests) == len(live)
         found = [entry.file.path for entry in entries if entry.status is not Status.DELETED]
         assert sorted(found) == sorted(live)
         # Every entry still carries the version that added its file.
@@ -143,6 +151,7 @@ def _empty() -> TableMetadata:
     return DiskTable(Path("/t"), pa.schema([("p", pa.int32())]), ["p"]).metadata
 
 
-def _decoded(manifests: tuple[Manifest, ...], objects: Mapping[str, bytes]) -> dict[str, tuple[Entry, ...]]:
-    new = [manifest for manifest in manifests if manifest.path in objects]
-    return {manifest.path: tuple(decode_manifest(objects[manifest.path], manifest)) for manifest in new}
+def _listed(data: bytes, manifest: Manifest, metadata: TableMetadata, change: FileChange) -> Listed:
+    if change.removed:
+        return Listed(tuple(decode_manifest(data, manifest)))
+    return decode_listed(data, manifest, metadata.schema, metadata.spec)

@@ -3,16 +3,22 @@
 Written with fastavro rather than with pyiceberg's own writer: for the manifest of one file, which is what
 most commits write, it takes a small part of the time. The schemas come from pyiceberg.
 
-Entries of one partition stand together in an Avro block of their own. Any reader reads that; ours decodes the
-first entry of a block and passes over the rest if its partition is not wanted.
+Entries of one partition stand together in an Avro block of their own, and the header lists the partitions of
+the blocks. Any reader reads that; ours passes over the blocks whose partition is not wanted. Entries that are
+settled (neither added nor removed by the snapshot that wrote the manifest) have blocks of their own, before
+all others: a merge carries them into the new manifest as they are.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime
 import io
+import json
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -28,6 +34,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from headgate.errors import CorruptLakeError
+from headgate.iceberg.container import Container, split
 from headgate.iceberg.data_file import (
     ColumnMetrics,
     Content,
@@ -43,8 +50,12 @@ FORMAT_VERSION: Final = 2
 CODEC = "deflate"
 ONE_BLOCK = 1 << 30
 """No block ends by its size: they end where we say."""
-BLOCKS_KEY, BLOCKS_BY_PARTITION = "headgate.blocks", "partition"
-"""In the header of a manifest: each of its blocks holds entries of one partition only."""
+PARTITIONS_KEY = "headgate.partitions"
+"""In the header of a manifest: the partitions of its blocks, an Avro array in base64."""
+SETTLED_KEY = "headgate.settled-blocks"
+"""In the header of a manifest: the checksums of the blocks of settled entries, which are the first ones."""
+DAMAGE = (ValueError, EOFError, KeyError, IndexError, zlib.error)
+"""What reading damaged bytes can end in."""
 EPOCH_DATE = datetime.date(1970, 1, 1)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -54,32 +65,52 @@ Wanted = Callable[[Partition], bool]
 # --- manifests ---------------------------------------------------------------------------------------------
 
 
-def encode_manifest(
-    entries: Sequence[Entry], schema: Schema, spec: PartitionSpec, content: Content = Content.DATA
-) -> bytes:
-    """The bytes of a manifest with `entries`, those of one partition together."""
-    avro_schema, names = _entry_schema(schema, spec)
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Settled entries of one partition as Avro has them: they go into another manifest unseen."""
+
+    partition: Partition
+    count: int
+    records: bytes
+
+    @property
+    def checksum(self) -> str:
+        # Nobody looks into them on their way, so nobody would see that they are damaged.
+        return f"{zlib.crc32(self.records):08x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """What a manifest lists: entries, and packs of entries that stay as they are."""
+
+    entries: tuple[Entry, ...] = ()
+    packs: tuple[Pack, ...] = ()
+
+
+def encode_manifest(listed: Listed, schema: Schema, spec: PartitionSpec, content: Content) -> bytes:
+    """The bytes of a manifest with all that is listed, entries of one partition together."""
+    form = _entry_form(schema, spec)
+    packed = [(_is_settled(entry), _packed(entry, form)) for entry in listed.entries]
+    settled = _by_partition([*listed.packs, *(pack for is_settled, pack in packed if is_settled)])
+    others = _by_partition([pack for is_settled, pack in packed if not is_settled])
+    blocks = [*settled, *others]
     out = io.BytesIO()
     writer = Writer(
         out,
-        avro_schema,
+        form.avro,
         codec=CODEC,
-        sync_interval=ONE_BLOCK,
         metadata={
             "schema": schema.model_dump_json(),
             "partition-spec": _fields_json(spec),
             "partition-spec-id": str(spec.spec_id),
             "format-version": str(FORMAT_VERSION),
             "content": "data" if content is Content.DATA else "deletes",
-            BLOCKS_KEY: BLOCKS_BY_PARTITION,
+            PARTITIONS_KEY: form.encode_partitions([block.partition for block in blocks]),
+            SETTLED_KEY: " ".join(pack.checksum for pack in settled),
         },
     )
-    last: Partition | None = None
-    for entry in sorted(entries, key=lambda entry: _partition_order(entry.file.partition)):
-        if last is not None and entry.file.partition != last:
-            writer.dump()
-        last = entry.file.partition
-        writer.write(_entry_to_avro(entry, names))
+    for block in blocks:
+        writer.write_block(_RawBlock(block.count, io.BytesIO(block.records)))
     writer.flush()
     return out.getvalue()
 
@@ -90,18 +121,88 @@ def decode_manifest(data: bytes, manifest: Manifest, wanted: Wanted | None = Non
     With `wanted`, only those of partitions for which it is true.
     """
     try:
-        blocks = fastavro.block_reader(io.BytesIO(data))
-        uniform = blocks.metadata.get(BLOCKS_KEY) == BLOCKS_BY_PARTITION
-        for block in blocks:
-            for record in block:
-                fields = cast(Mapping[str, Any], record)
-                # Asked before the entry is made: most of what planning decodes is passed over.
-                if wanted is None or wanted(_partition_from_avro(fields)):
-                    yield _entry_from_avro(fields, manifest)
-                elif uniform:
-                    break
-    except (ValueError, EOFError, KeyError, IndexError) as error:
-        raise CorruptLakeError(f"the manifest {manifest.path} cannot be read: {error}") from error
+        for record in fastavro.reader(io.BytesIO(data if wanted is None else _only(data, wanted))):
+            fields = cast(Mapping[str, Any], record)
+            # Asked before the entry is made: a manifest that another engine wrote has all entries here.
+            if wanted is None or wanted(_partition_from_avro(fields["data_file"]["partition"])):
+                yield _entry_from_avro(fields, manifest)
+    except DAMAGE as error:
+        raise _unreadable(manifest, error) from error
+
+
+def decode_listed(data: bytes, manifest: Manifest, schema: Schema, spec: PartitionSpec) -> Listed:
+    """What a manifest lists, to be written into another one of `schema` and `spec`.
+
+    Settled entries are packs if they are encoded in the form that the other one will have.
+    """
+    try:
+        container = split(data)
+        partitions = _partitions_of_blocks(container)
+        if partitions is None or container.metadata["avro.schema"] != _entry_form(schema, spec).text:
+            return Listed(tuple(decode_manifest(data, manifest)))
+        checksums = container.metadata[SETTLED_KEY].split()
+        pairs = list(zip(partitions, container.blocks, strict=True))[: len(checksums)]
+        packs = tuple(Pack(partition, block.count, block.records()) for partition, block in pairs)
+        if [pack.checksum for pack in packs] != checksums:
+            raise ValueError("a checksum is wrong")
+        others = container.only(container.blocks[len(checksums) :])
+        return Listed(tuple(decode_manifest(others, manifest)), packs)
+    except DAMAGE as error:
+        raise _unreadable(manifest, error) from error
+
+
+def _is_settled(entry: Entry) -> bool:
+    numbered = entry.sequence_number is not None and entry.file_sequence_number is not None
+    return entry.status is Status.EXISTING and numbered
+
+
+def _by_partition(packs: Iterable[Pack]) -> list[Pack]:
+    """The packs, those of one partition made one."""
+    groups: dict[Partition, list[Pack]] = {}
+    for pack in packs:
+        groups.setdefault(pack.partition, []).append(pack)
+    return [
+        Pack(partition, sum(pack.count for pack in group), b"".join(pack.records for pack in group))
+        for partition, group in sorted(groups.items(), key=lambda item: _partition_order(item[0]))
+    ]
+
+
+def _unreadable(manifest: Manifest, error: Exception) -> CorruptLakeError:
+    return CorruptLakeError(f"the manifest {manifest.path} cannot be read: {error}")
+
+
+def _only(data: bytes, wanted: Wanted) -> bytes:
+    """The manifest without the blocks of other partitions, as far as its header tells them."""
+    container = split(data)
+    partitions = _partitions_of_blocks(container)
+    if partitions is None:
+        return data
+    pairs = zip(partitions, container.blocks, strict=True)
+    return container.only([block for partition, block in pairs if wanted(partition)])
+
+
+def _partitions_of_blocks(container: Container) -> list[Partition] | None:
+    """None in a manifest that says nothing of it: another engine wrote it."""
+    told = container.metadata.get(PARTITIONS_KEY)
+    if told is None:
+        return None
+    schema = _partitions_schema(container.metadata["avro.schema"])
+    partitions = fastavro.schemaless_reader(io.BytesIO(base64.b64decode(told)), schema, None)
+    return [_partition_from_avro(cast(Mapping[str, Any], partition)) for partition in cast(Any, partitions)]
+
+
+@dataclass(frozen=True, slots=True)
+class _RawBlock:
+    """What fastavro takes for a block: encoded records, not yet compressed."""
+
+    num_records: int
+    bytes_: io.BytesIO
+
+
+def _packed(entry: Entry, form: _EntryForm) -> Pack:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, form.avro, _entry_to_avro(entry, form.names))
+    return Pack(entry.file.partition, 1, out.getvalue())
 
 
 def _entry_to_avro(entry: Entry, names: Sequence[str]) -> dict[str, Any]:
@@ -146,7 +247,7 @@ def _entry_from_avro(record: Mapping[str, Any], manifest: Manifest) -> Entry:
         file_sequence_number=inherited if file_sequence is None else file_sequence,
         file=DataFile(
             path=source["file_path"],
-            partition=_partition_from_avro(record),
+            partition=_partition_from_avro(source["partition"]),
             spec_id=manifest.spec_id,
             record_count=source["record_count"],
             size_bytes=source["file_size_in_bytes"],
@@ -165,8 +266,8 @@ def _entry_from_avro(record: Mapping[str, Any], manifest: Manifest) -> Entry:
     )
 
 
-def _partition_from_avro(record: Mapping[str, Any]) -> Partition:
-    return tuple([physical(value) for value in record["data_file"]["partition"].values()])
+def _partition_from_avro(values: Mapping[str, Any]) -> Partition:
+    return tuple([physical(value) for value in values.values()])
 
 
 def physical(value: Any) -> Any:
@@ -194,7 +295,7 @@ def _mapping(pairs: Sequence[Mapping[str, Any]] | None) -> dict[int, Any]:
 
 
 def _partition_order(partition: Partition) -> tuple[tuple[bool, str], ...]:
-    # Any order that keeps equal partitions together; values of one field may be None or of any type.
+    # Any order that is the same each time; values of one field may be None or of any type.
     return tuple((value is not None, repr(value)) for value in partition)
 
 
@@ -202,25 +303,55 @@ def _fields_json(spec: PartitionSpec) -> str:
     return "[" + ",".join(field.model_dump_json() for field in spec.fields) + "]"
 
 
-_schemas: dict[tuple[int, str, str], tuple[Any, tuple[str, ...]]] = {}
+@dataclass(frozen=True, slots=True)
+class _EntryForm:
+    """How entries of one spec are encoded: `text` is how the header of a manifest tells it."""
+
+    avro: Any
+    text: str
+    names: tuple[str, ...]
+
+    def encode_partitions(self, partitions: Sequence[Partition]) -> str:
+        """The partitions of blocks, as the header lists them."""
+        out = io.BytesIO()
+        records = [dict(zip(self.names, partition, strict=True)) for partition in partitions]
+        fastavro.schemaless_writer(out, _partitions_schema(self.text), cast(Any, records))
+        return base64.b64encode(out.getvalue()).decode()
 
 
-def _entry_schema(schema: Schema, spec: PartitionSpec) -> tuple[Any, tuple[str, ...]]:
-    """The Avro schema of entries, parsed once per spec, and the names of the partition fields in it."""
-    key = (schema.schema_id, schema.model_dump_json(), spec.model_dump_json())
-    known = _schemas.get(key)
+_forms: dict[tuple[str, str], _EntryForm] = {}
+
+
+def _entry_form(schema: Schema, spec: PartitionSpec) -> _EntryForm:
+    """The form of the entries, made once per spec."""
+    key = (schema.model_dump_json(), spec.model_dump_json())
+    known = _forms.get(key)
     if known is None:
         struct = data_file_with_partition(spec.partition_type(schema), FORMAT_VERSION)
         iceberg = manifest_entry_schema_with_data_file(FORMAT_VERSION, struct)
         avro = AvroSchemaConversion().iceberg_to_avro(iceberg, schema_name="manifest_entry")
-        known = _schemas[key] = (fastavro.parse_schema(avro), _partition_names(avro))
+        names = tuple(field["name"] for field in _partition_record(avro)["fields"])
+        parsed = fastavro.parse_schema(avro)
+        known = _forms[key] = _EntryForm(parsed, _text_in_headers(parsed), names)
     return known
 
 
-def _partition_names(avro: Any) -> tuple[str, ...]:
+def _text_in_headers(parsed: Any) -> str:
+    """A schema exactly as fastavro writes it into files."""
+    out = io.BytesIO()
+    Writer(out, parsed).flush()
+    return split(out.getvalue()).metadata["avro.schema"]
+
+
+@lru_cache(maxsize=256)
+def _partitions_schema(entry_schema: str) -> Any:
+    """The schema of a list of partitions, from that of entries."""
+    return fastavro.parse_schema({"type": "array", "items": _partition_record(json.loads(entry_schema))})
+
+
+def _partition_record(avro: Any) -> Any:
     data_file = next(field for field in avro["fields"] if field["name"] == "data_file")
-    partition = next(field for field in data_file["type"]["fields"] if field["name"] == "partition")
-    return tuple(field["name"] for field in partition["type"]["fields"])
+    return next(field for field in data_file["type"]["fields"] if field["name"] == "partition")["type"]
 
 
 # --- manifest lists ----------------------------------------------------------------------------------------
@@ -256,7 +387,7 @@ def decode_manifest_list(data: bytes, origin: str) -> tuple[Manifest, ...]:
             _manifest_from_avro(cast(Mapping[str, Any], record))
             for record in fastavro.reader(io.BytesIO(data))
         )
-    except (ValueError, EOFError, KeyError, IndexError) as error:
+    except DAMAGE as error:
         raise CorruptLakeError(f"the manifest list {origin} cannot be read: {error}") from error
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Generic, TypeVar
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
 from headgate.forks import renew_after_fork
-from headgate.iceberg.avro import Wanted, decode_manifest, decode_manifest_list
+from headgate.iceberg.avro import Listed, Wanted, decode_listed, decode_manifest, decode_manifest_list
 from headgate.iceberg.data_file import Entry, Manifest
 from headgate.iceberg.metadata import TableMetadata
 
@@ -99,9 +99,32 @@ class TableLoader:
         ]
         return self._driver.host.together(tasks)
 
-    def remember(self, key: str, metadata: TableMetadata, manifests: tuple[Manifest, ...]) -> None:
+    def listed(self, manifests: Iterable[Manifest], metadata: TableMetadata) -> list[Listed]:
+        """What each manifest of the table lists, for a merge: as it is in the file where that will do."""
+        return self._driver.host.together(
+            [partial(self._listed_in, manifest, metadata) for manifest in manifests]
+        )
+
+    def _listed_in(self, manifest: Manifest, metadata: TableMetadata) -> Listed:
+        known = self._entries.get(manifest.path)
+        if known is not None and not manifest.existing_files:
+            return Listed(known)
+        # Encoding many entries again takes longer than reading them as they are.
+        spec = metadata.specs[manifest.spec_id]
+        data = self._get(self.key(manifest.path))
+        return decode_listed(data, manifest, metadata.schema_of(spec), spec)
+
+    def remember(
+        self,
+        key: str,
+        metadata: TableMetadata,
+        manifests: tuple[Manifest, ...],
+        entries: Mapping[str, tuple[Entry, ...]],
+    ) -> None:
         """Keeps what this process has just written, so that it need not be read again."""
         self._metadata.put(key, metadata)
+        for path, known in entries.items():
+            self._entries.put(path, known)
         if metadata.snapshot is not None:
             self._lists.put(str(metadata.snapshot["manifest-list"]), manifests)
 

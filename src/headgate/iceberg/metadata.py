@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
@@ -23,6 +24,26 @@ FORMAT_VERSION = 2
 KEPT_SNAPSHOTS = 100
 KEPT_METADATA_LOG = 20
 MAIN = "main"
+
+
+class Noted(dict[str, Any]):
+    """An item of a list in the metadata. It never changes, so it is encoded once for all files it is in."""
+
+    @cached_property
+    def text(self) -> str:
+        return encode(dict(self)).decode()
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], Noted):
+        return f"[{','.join(item.text for item in value)}]"
+    return encode(value).decode()
+
+
+_HISTORY = ("snapshots", "snapshot-log", "metadata-log")
+"""The lists that every commit makes longer; they are most of the bytes of a metadata file."""
+_MODELS = MappingProxyType({"schemas": "schemas", "specs": "partition-specs", "sort_orders": "sort-orders"})
+"""The models of a table, and the fields that they are made from."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +63,14 @@ class TableMetadata:
         for name in ("table-uuid", "location", "schemas", "partition-specs", "current-schema-id"):
             if name not in source.fields:
                 raise CorruptLakeError(f"{origin}: field {name!r} is missing")
-        return cls(source.fields)
+        history = {name: [Noted(item.fields) for item in source.objects(name)] for name in _HISTORY}
+        return cls({**source.fields, **history})
 
-    def encode(self) -> bytes:
-        return encode(dict(self.fields))
+    @cached_property
+    def data(self) -> bytes:
+        """The bytes of the file: canonical JSON."""
+        named = ((name, _text(self.fields[name])) for name in sorted(self.fields))
+        return ("{" + ",".join(f"{_text(name)}:{text}" for name, text in named) + "}").encode()
 
     @property
     def uuid(self) -> str:
@@ -108,9 +133,13 @@ class TableMetadata:
 
     def changed(self, **fields: Any) -> TableMetadata:
         """The same metadata with other values; underscores in names stand for hyphens."""
-        return TableMetadata(
-            {**self.fields, **{name.replace("_", "-"): value for name, value in fields.items()}}
-        )
+        given = {name.replace("_", "-"): value for name, value in fields.items()}
+        after = TableMetadata({**self.fields, **given})
+        # Most changes leave the models alone, and making them takes longer than the rest of a change.
+        for model, field in _MODELS.items():
+            if model in self.__dict__ and field not in given:
+                after.__dict__[model] = self.__dict__[model]
+        return after
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,17 +191,19 @@ def new_table(
 def with_snapshot(metadata: TableMetadata, snapshot: NewSnapshot) -> TableMetadata:
     """The table after `snapshot`, with the newest `KEPT_SNAPSHOTS` of them."""
     parent = metadata.fields.get("current-snapshot-id")
-    added: dict[str, Any] = {
-        "snapshot-id": snapshot.snapshot_id,
-        "sequence-number": snapshot.sequence_number,
-        "timestamp-ms": snapshot.timestamp_ms,
-        "manifest-list": snapshot.manifest_list,
-        "summary": dict(snapshot.summary),
-        "schema-id": metadata.fields["current-schema-id"],
-    }
+    added = Noted(
+        {
+            "snapshot-id": snapshot.snapshot_id,
+            "sequence-number": snapshot.sequence_number,
+            "timestamp-ms": snapshot.timestamp_ms,
+            "manifest-list": snapshot.manifest_list,
+            "summary": dict(snapshot.summary),
+            "schema-id": metadata.fields["current-schema-id"],
+        }
+    )
     if parent is not None:
         added["parent-snapshot-id"] = parent
-    entry = {"snapshot-id": snapshot.snapshot_id, "timestamp-ms": snapshot.timestamp_ms}
+    entry = Noted({"snapshot-id": snapshot.snapshot_id, "timestamp-ms": snapshot.timestamp_ms})
     return metadata.changed(
         last_sequence_number=snapshot.sequence_number,
         last_updated_ms=snapshot.timestamp_ms,
@@ -185,7 +216,7 @@ def with_snapshot(metadata: TableMetadata, snapshot: NewSnapshot) -> TableMetada
 
 def with_previous(metadata: TableMetadata, previous_file: str, previous_ms: int) -> TableMetadata:
     """The metadata with a note of the file that it follows."""
-    entry = {"metadata-file": previous_file, "timestamp-ms": previous_ms}
+    entry = Noted({"metadata-file": previous_file, "timestamp-ms": previous_ms})
     return metadata.changed(metadata_log=[*metadata.fields["metadata-log"], entry][-KEPT_METADATA_LOG:])
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from pyiceberg.conversions import to_bytes
@@ -17,8 +18,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
-from headgate.iceberg.avro import encode_manifest, encode_manifest_list
-from headgate.iceberg.data_file import Content, DataFile, Entry, FieldSummary, Manifest, Status
+from headgate.iceberg.avro import Listed, encode_manifest, encode_manifest_list
+from headgate.iceberg.data_file import Content, DataFile, Entry, FieldSummary, Manifest, Partition, Status
 from headgate.iceberg.merging import due_merges
 from headgate.iceberg.metadata import NewSnapshot, TableMetadata, with_snapshot
 from headgate.model.identifiers import TxId, Version
@@ -46,11 +47,15 @@ class Occasion:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is to be written: objects by URI, the metadata that names them, and its manifests."""
+    """What is to be written: objects by URI, the metadata that names them, and its manifests.
+
+    `entries` are those of new manifests that hold nothing but them, as a reader finds them.
+    """
 
     metadata: TableMetadata
     manifests: tuple[Manifest, ...]
     objects: Mapping[str, bytes]
+    entries: Mapping[str, tuple[Entry, ...]]
 
 
 def snapshot_id(txid: TxId, table_uuid: str) -> int:
@@ -60,7 +65,7 @@ def snapshot_id(txid: TxId, table_uuid: str) -> int:
 
 
 def manifests_to_read(manifests: Sequence[Manifest], change: FileChange, occasion: Occasion) -> set[Manifest]:
-    """The manifests whose entries `take_snapshot` needs."""
+    """The manifests of which `take_snapshot` must know what they list; if files are removed, the entries."""
     if change.removed:
         return set(manifests)
     # Those to be added can complete a group; only where they belong matters here.
@@ -77,17 +82,17 @@ def _placeholder(content: Content, spec_id: int, number: int) -> Manifest:
 def take_snapshot(
     metadata: TableMetadata,
     manifests: Sequence[Manifest],
-    entries: Mapping[str, Sequence[Entry]],
+    listed: Mapping[str, Listed],
     change: FileChange,
     occasion: Occasion,
 ) -> Snapshot:
-    """The table after `change`. `entries` are those of `manifests_to_read`, by path."""
+    """The table after `change`. `listed` is what `manifests_to_read` list, by path."""
     maker = _Maker(metadata, occasion)
     # A manifest that only tells of removed files has told it.
     manifests = [manifest for manifest in manifests if manifest.added_files or manifest.existing_files]
-    kept = maker.without_removed(manifests, entries, change.removed) if change.removed else list(manifests)
+    kept = maker.without_removed(manifests, listed, change.removed) if change.removed else list(manifests)
     new = maker.manifests_of(change.added)
-    merged = maker.merged([*new, *kept], entries)
+    merged = maker.merged([*new, *kept], listed)
     number, own_id = occasion.version.number, maker.snapshot_id
     parent = metadata.fields.get("current-snapshot-id")
     list_path = f"{metadata.location}/metadata/snap-{own_id}-{number}-{occasion.txid}.avro"
@@ -97,7 +102,16 @@ def take_snapshot(
         metadata,
         NewSnapshot(own_id, number, occasion.timestamp_ms, list_path, _summary(change, merged, occasion)),
     )
-    return Snapshot(after, tuple(merged), {path: data for path, data in objects.items() if path in used})
+    return Snapshot(
+        after,
+        tuple(merged),
+        {path: data for path, data in objects.items() if path in used},
+        {
+            manifest.path: maker.as_read(maker.listed[manifest.path])
+            for manifest in merged
+            if manifest.path in maker.listed and not manifest.existing_files
+        },
+    )
 
 
 class _Maker:
@@ -108,7 +122,7 @@ class _Maker:
         self._occasion = occasion
         self.snapshot_id = snapshot_id(occasion.txid, metadata.uuid)
         self.objects: dict[str, bytes] = {}
-        self.entries: dict[str, Sequence[Entry]] = {}
+        self.listed: dict[str, Listed] = {}
 
     def manifests_of(self, files: Sequence[DataFile]) -> list[Manifest]:
         """New manifests that add `files`, one for each spec and content."""
@@ -119,23 +133,33 @@ class _Maker:
         return [self._manifest(group) for group in groups.values()]
 
     def without_removed(
-        self, manifests: Sequence[Manifest], entries: Mapping[str, Sequence[Entry]], removed: frozenset[str]
+        self, manifests: Sequence[Manifest], listed: Mapping[str, Listed], removed: frozenset[str]
     ) -> list[Manifest]:
         """The manifests, those that name removed files written anew."""
         return [
-            self._marked(entries[manifest.path], removed)
-            if any(entry.file.path in removed for entry in entries[manifest.path])
+            self._marked(listed[manifest.path].entries, removed)
+            if any(entry.file.path in removed for entry in listed[manifest.path].entries)
             else manifest
             for manifest in manifests
         ]
 
-    def merged(self, manifests: Sequence[Manifest], entries: Mapping[str, Sequence[Entry]]) -> list[Manifest]:
+    def merged(self, manifests: Sequence[Manifest], listed: Mapping[str, Listed]) -> list[Manifest]:
         """The manifests, those that are due put together."""
         due = due_merges(manifests, self._occasion.version.number, self._occasion.divisor)
         gone = {manifest.path for group in due for manifest in group}
         kept = [manifest for manifest in manifests if manifest.path not in gone]
-        known = {**entries, **self.entries}
-        return [*(self._together([known[m.path] for m in group]) for group in due), *kept]
+        known = {**listed, **self.listed}
+        return [*(self._together(group, known) for group in due), *kept]
+
+    def as_read(self, listed: Listed) -> tuple[Entry, ...]:
+        """The entries of a new manifest with the numbers that they inherit."""
+        number = self._occasion.version.number
+        return tuple(
+            replace(entry, sequence_number=number, file_sequence_number=number)
+            if entry.sequence_number is None
+            else entry
+            for entry in listed.entries
+        )
 
     def _marked(self, entries: Sequence[Entry], removed: frozenset[str]) -> Manifest:
         return self._manifest(
@@ -148,10 +172,10 @@ class _Maker:
             ]
         )
 
-    def _together(self, groups: Sequence[Sequence[Entry]]) -> Manifest:
-        return self._manifest(
-            [self._carried(entry) for group in groups for entry in group if self._stays(entry)]
-        )
+    def _together(self, group: Sequence[Manifest], known: Mapping[str, Listed]) -> Manifest:
+        entries = [entry for manifest in group for entry in known[manifest.path].entries]
+        carried = [self._carried(entry) for entry in entries if self._stays(entry)]
+        return self._manifest(carried, {m: known[m.path] for m in group if known[m.path].packs})
 
     def _stays(self, entry: Entry) -> bool:
         # What this snapshot removes must stay visible as removed by it; older removals are history.
@@ -162,45 +186,55 @@ class _Maker:
             return entry
         return replace(entry, status=Status.EXISTING)
 
-    def _manifest(self, entries: Sequence[Entry]) -> Manifest:
-        first = entries[0].file
-        spec = self._metadata.specs[first.spec_id]
+    def _manifest(
+        self, entries: Sequence[Entry], unseen: Mapping[Manifest, Listed] = MappingProxyType({})
+    ) -> Manifest:
+        """A manifest with `entries`, and with all that the manifests `unseen` list, as it is there."""
+        owner: DataFile | Manifest = entries[0].file if entries else next(iter(unseen))
+        spec = self._metadata.specs[owner.spec_id]
         number, txid = self._occasion.version.number, self._occasion.txid
         path = f"{self._metadata.location}/metadata/{number}-{txid}-m{len(self.objects)}.avro"
         schema = self._metadata.schema_of(spec)
-        data = encode_manifest(entries, schema, spec, first.content)
+        listed = Listed(tuple(entries), tuple(pack for known in unseen.values() for pack in known.packs))
+        data = encode_manifest(listed, schema, spec, owner.content)
         self.objects[path] = data
-        self.entries[path] = entries
+        self.listed[path] = listed
         live = [e.sequence_number or number for e in entries if e.status is not Status.DELETED]
+        partitions = {e.file.partition for e in entries} | {pack.partition for pack in listed.packs}
         return Manifest(
             path=path,
             length=len(data),
-            spec_id=first.spec_id,
-            content=first.content,
+            spec_id=owner.spec_id,
+            content=owner.content,
             sequence_number=number,
-            min_sequence_number=min(live, default=number),
+            min_sequence_number=min([*live, *(m.min_sequence_number for m in unseen)], default=number),
             snapshot_id=self.snapshot_id,
-            **_counts(entries),
-            partitions=summaries([entry.file for entry in entries], schema, spec),
+            **_counts(entries, unseen),
+            partitions=summaries(partitions, schema, spec),
         )
 
 
-def _counts(entries: Sequence[Entry]) -> dict[str, Any]:
+def _counts(entries: Sequence[Entry], unseen: Iterable[Manifest]) -> dict[str, Any]:
     counts: dict[str, Any] = {}
     for status, name in ((Status.ADDED, "added"), (Status.EXISTING, "existing"), (Status.DELETED, "deleted")):
         files = [entry.file for entry in entries if entry.status is status]
         counts[f"{name}_files"] = len(files)
         counts[f"{name}_rows"] = sum(file.record_count for file in files)
+    # Whatever they list is settled: neither added nor removed by anybody who is still to be told.
+    counts["existing_files"] += sum(manifest.existing_files for manifest in unseen)
+    counts["existing_rows"] += sum(manifest.existing_rows for manifest in unseen)
     return counts
 
 
-def summaries(files: Sequence[DataFile], schema: Schema, spec: PartitionSpec) -> tuple[FieldSummary, ...]:
-    """What a manifest list says of the partitions of `files`, a line for each partition field."""
+def summaries(
+    partitions: Collection[Partition], schema: Schema, spec: PartitionSpec
+) -> tuple[FieldSummary, ...]:
+    """What a manifest list says of `partitions`, a line for each partition field."""
     types = [partition_field.field_type for partition_field in spec.partition_type(schema).fields]
     found = []
     for position, field_type in enumerate(types):
         assert isinstance(field_type, PrimitiveType)
-        values = {file.partition[position] for file in files}
+        values = {partition[position] for partition in partitions}
         nans = {value for value in values if isinstance(value, float) and math.isnan(value)}
         known = [value for value in values if value is not None and value not in nans]
         found.append(
