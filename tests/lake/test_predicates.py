@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -62,6 +64,18 @@ def test_a_file_that_is_said_to_match_as_a_whole_does(
                 assert planned.file.record_count <= only
         whole = sum(file.record_count for file in found.whole)
         assert whole <= len(matching(example, [row for part in appended for row in part])), example
+
+
+@pytest.mark.parametrize("kind", ["FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("partition_by", [[], ["f"]])
+def test_infinities_are_found(kind: str, partition_by: list[str]) -> None:
+    made_table = hg.Lake.init(MemoryStore()).create_table("a.b", f"f {kind}", partition_by=partition_by)
+    values = [float("-inf"), 0.0, float("inf"), None]
+    made_table.append(pa.table({"f": pa.array(values, pa.float32() if kind == "FLOAT" else pa.float64())}))
+    for value in ("-inf", "inf"):
+        found = made_table.read_arrow(where=f"f = '{value}'").to_pylist()
+        assert found == [{"f": float(value)}], value
+    assert made_table.read_arrow(where="f < 'inf'").num_rows == 2
 
 
 @SLOW

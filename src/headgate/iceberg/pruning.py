@@ -8,6 +8,7 @@ NaN"), which also makes a missing count a reason to doubt.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -328,8 +329,9 @@ def _joined(
 
 
 def _is_float(value: float) -> bool:
+    """Whether pyiceberg makes the same float of it. Infinities it takes for numbers that no float can be."""
     try:
-        return bool(struct.unpack("<f", struct.pack("<f", value))[0] == value)
+        return math.isfinite(value) and bool(struct.unpack("<f", struct.pack("<f", value))[0] == value)
     except OverflowError:
         return False
 
