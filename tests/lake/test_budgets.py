@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+
+import pyarrow as pa
 import pytest
 
 import headgate as hg
+from headgate.changes import TableChange
+from headgate.iceberg.data_file import DataFile
 from headgate.storage.counting import Tally, counted
 from headgate.storage.memory import MemoryStore
-from headgate.storage.requests import Create, ListPage, Put, Rename
+from headgate.storage.requests import Create, Get, ListPage, Put, Rename
 
 COMMIT = {
     "conditional": {"create": 1},
@@ -120,3 +126,117 @@ def test_counted_kinds_are_the_ones_that_change_the_log() -> None:
     commit(lake, tally)
     assert [type(request) for request in tally.history] == [Put, Rename]
     assert not any(isinstance(request, Create) for request in tally.history)
+
+
+# --- tables -------------------------------------------------------------------------------------------------
+
+APPEND = {"manifest": 1, "manifest list": 1, "metadata": 1, "record": 1, "published": 1, "hint": 1}
+"""What an append writes besides its data file; the last two are for engines that open tables by path."""
+BOUNDARY = {"checkpoint": 2}
+"""What the commit that ends a window writes besides."""
+
+
+def kind_of(key: str) -> str:
+    """What an object of a lake is, by its name."""
+    name = key.rpartition("/")[2]
+    if key.startswith("control/"):
+        return "checkpoint" if key.startswith("control/checkpoint/") else "record"
+    if name.endswith(".avro"):
+        return "manifest list" if name.startswith("snap-") else "manifest"
+    if name.endswith(".metadata.json"):
+        return "published" if name.startswith("v") else "metadata"
+    return "hint" if name == "version-hint.text" else "data"
+
+
+def written(tally: Tally) -> dict[str, int]:
+    keys = [request.key for request in tally.history if isinstance(request, Put | Create)]
+    return dict(Counter(map(kind_of, keys)))
+
+
+def read(tally: Tally) -> dict[str, int]:
+    return dict(Counter(kind_of(request.key) for request in tally.history if isinstance(request, Get)))
+
+
+def rows(part: int) -> pa.Table:
+    return pa.table({"part": pa.array([part], pa.int32()), "id": pa.array([part], pa.int64())})
+
+
+def append_prepared(lake: hg.Lake, file: DataFile, number: int) -> None:
+    """The commit of a file that is there already: all of an append but the writing of rows."""
+    with lake.transaction() as tx:
+        opened = tx._open()
+        named = replace(file, path=f"{file.path}-{number}")
+        opened.note(TableChange("a.b", base=opened.base.tables["a.b"], added=(named,)))
+
+
+def test_what_an_append_writes() -> None:
+    lake, tally = counted_lake("conditional")
+    table = lake.create_table("a.b", "part INT, id BIGINT", partition_by=["part"])
+    for part in range(28):
+        tally.reset()
+        version = table.append(rows(part)).version
+        expected = {"data": 1, **APPEND, **(BOUNDARY if version % 10 == 0 else {})}
+        assert written(tally) == expected, version
+
+
+def test_what_a_transaction_over_two_tables_writes() -> None:
+    lake, tally = counted_lake("conditional")
+    for name in ("a.b", "a.c"):
+        lake.create_table(name, "part INT, id BIGINT")
+    tally.reset()
+    with lake.transaction() as tx:
+        for name in ("a.b", "a.c"):
+            tx.table(name).append(rows(1))
+    assert written(tally) == {"data": 2, **dict.fromkeys(APPEND, 2), "record": 1}
+
+
+def test_a_warm_writer_reads_no_metadata_between_boundaries() -> None:
+    lake, tally = counted_lake("conditional")
+    table = lake.create_table("a.b", "part INT, id BIGINT")
+    for part in range(8):
+        tally.reset()
+        table.append(rows(part))
+        # After the commit, for the announcement: has anybody gone on?
+        assert read(tally) == {"record": 1}, part
+
+
+@pytest.mark.slow
+def test_an_append_costs_the_same_at_version_10_and_at_version_1000() -> None:
+    lake, tally = counted_lake("conditional")
+    table = lake.create_table("a.b", "part INT, id BIGINT", partition_by=["part"])
+    table.append(rows(7))
+    (file,) = (planned.file for planned in table.plan().files)
+    costs: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
+    sizes: dict[int, int] = {}
+    for version in range(3, 1001):
+        tally.reset()
+        append_prepared(lake, file, version)
+        costs[version] = written(tally), read(tally)
+        objects = [request for request in tally.history if isinstance(request, Put)]
+        sizes[version] = next(len(put.data) for put in objects if kind_of(put.key) == "metadata")
+    assert costs[9] == costs[999] == (APPEND, {"record": 2})
+    assert costs[10][0] == costs[1000][0] == {**APPEND, **BOUNDARY}
+    # The manifests of at most (divisor − 1) windows of each level are put together.
+    assert costs[1000][1]["manifest"] <= 9 * 3
+    # The metadata has its full length once 100 snapshots are in it; only digits are added then.
+    assert sizes[999] <= 1.01 * sizes[150] <= 100_000
+    tally.reset()
+    hg.Lake.open(lake._log.driver.store).table("a.b").plan()
+    manifests = read(tally)["manifest"]
+    assert manifests <= 9 * 3
+
+
+def test_a_read_of_one_partition_fetches_what_it_needs() -> None:
+    lake, tally = counted_lake("conditional")
+    table = lake.create_table("a.b", "part INT, id BIGINT", partition_by=["part"])
+    for part in range(25):  # versions 2 to 26
+        table.append(rows(part))
+    cold = hg.Lake.open(lake._log.driver.store).table("a.b")
+    tally.reset()
+    assert cold.read_arrow(where="part = 22").num_rows == 1
+    # Of two merged manifests and six single ones, the summaries leave one.
+    assert read(tally) == {"record": 1, "metadata": 1, "manifest list": 1, "manifest": 1, "data": 1}
+    tally.reset()
+    assert cold.read_arrow(where="part = 22 and id = 5").num_rows == 0
+    # All is known by now but whether there is a newer version.
+    assert read(tally).keys() <= {"record", "manifest"}
