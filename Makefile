@@ -33,8 +33,9 @@ explore: setup ## every interleaving of the commit protocols, as a table
 sim: setup ## simulate writers on a faulty storage: make sim SEEDS=100000
 	@$(PYTHON_IN_VENV) -m headgate.testing.simulation --seeds $(SEEDS)
 
-bench: setup ## measure commits per second and requests per commit
-	@$(PYTHON_IN_VENV) benchmarks/commits.py
+bench: ## measure Headgate beside its peers, and write docs/benchmarks.md: about 10 minutes
+	@scripts/setup bench
+	@$(PYTHON_IN_VENV) -m benchmarks.publish
 
 clean: ## remove what setup and the tests made
 	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import-linter.log build dist

@@ -3,15 +3,12 @@
 The raw limit is one durable file: written, synced, linked to its name, and its directory synced, by hand. A
 conditional commit cannot be faster than that; the ratio says what the rest of Headgate costs.
 
-    make bench            or   .venv/bin/python benchmarks/commits.py [--commits 200] [--json FILE]
+    .venv/bin/python -m benchmarks.commits [--quick]
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -19,11 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
+from benchmarks.page import Part, run
 
 import headgate as hg
 from headgate.storage.capabilities import Store
@@ -33,6 +29,12 @@ from headgate.storage.memory import MemoryStore
 from headgate.testing.s3 import s3_server
 
 THREADS = 16
+TEXT = """
+Commits of one lake property. `raw / ours`: how many durable files (written, synced, linked, directory synced,
+by hand) the disk takes in the time of one commit, measured right before and after; 1 is the limit of a
+conditional commit. The S3 API server is a test server in Python on loopback: its figures compare strategies,
+nothing else.
+"""
 STRATEGIES = ("conditional", "rename", "filetracker")
 
 
@@ -142,69 +144,36 @@ def places() -> Iterator[list[tuple[str, Callable[[str], Store], tuple[str, ...]
         ]
 
 
-def show(measurements: list[Measurement]) -> None:
-    table = Table(title="Commits", title_justify="left")
-    for column in ("storage", "strategy", "commits/s", "16 threads", "p99/p50", "raw / ours", "requests"):
-        table.add_column(column, justify="left" if column in ("storage", "strategy", "requests") else "right")
-    for line in measurements:
-        table.add_row(
-            line.storage,
-            line.strategy,
-            f"{line.commits_per_second:,.0f}",
-            f"{line.contended_per_second:,.0f}",
-            f"{line.p99_over_p50:.1f}",
-            "" if line.ratio_to_raw is None else f"{line.ratio_to_raw:.2f}",
-            line.requests,
-        )
-    Console(width=140).print(table)
-
-
-def markdown(measurements: list[Measurement]) -> str:
-    """The page that `docs/benchmarks.md` is."""
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    lines = [
-        "# Benchmarks",
-        "",
-        "Made by `.venv/bin/python benchmarks/commits.py --markdown docs/benchmarks.md` on a machine with",
-        f"{os.cpu_count()} cores and {memory_gib:.0f} GiB of memory, Python {platform.python_version()},",
-        f"headgate {hg.__version__}. Commits of one lake property.",
-        "",
-        "`raw / ours`: how many durable files (written, synced, linked, directory synced, by hand) the disk",
-        "takes in the time of one commit, measured right before and after; 1 is the limit of a conditional",
-        "commit. The S3 API server is a test server in Python on loopback: its figures compare strategies,",
-        "nothing else.",
-        "",
-        "| storage | strategy | commits/s | 16 threads | p99 / p50 | raw / ours | requests of a commit |",
-        "|---|---|---:|---:|---:|---:|---|",
-    ]
-    for line in measurements:
-        ratio = "" if line.ratio_to_raw is None else f"{line.ratio_to_raw:.2f}"
-        lines.append(
-            f"| {line.storage} | {line.strategy} | {line.commits_per_second:,.0f} "
-            f"| {line.contended_per_second:,.0f} | {line.p99_over_p50:.1f} | {ratio} | {line.requests} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--commits", type=int, default=200, help="commits per measurement")
-    parser.add_argument("--json", type=Path, help="also write the results here")
-    parser.add_argument("--markdown", type=Path, help="also write them as a page")
-    given = parser.parse_args()
-    measurements = []
+def measured(commits: int) -> list[Measurement]:
+    found = []
     with places() as storages:
         for name, store_for, strategies in storages:
             for strategy in strategies:
                 limit = raw_durable_files if name == "local disk" else None
-                measurements.append(measure(name, store_for(strategy), strategy, given.commits, limit))
-    show(measurements)
-    if given.json is not None:
-        given.json.write_text(json.dumps([asdict(line) for line in measurements], indent=2))
-    if given.markdown is not None:
-        given.markdown.write_text(markdown(measurements))
-    return 0
+                found.append(measure(name, store_for(strategy), strategy, commits, limit))
+    return found
+
+
+def part(quick: bool) -> Part:
+    return Part(
+        name="commits",
+        title="Commits",
+        text=TEXT,
+        columns=("storage", "strategy", "commits/s", "16 threads", "p99 / p50", "raw / ours", "requests"),
+        rows=[
+            (
+                line.storage,
+                line.strategy,
+                f"{line.commits_per_second:,.0f}",
+                f"{line.contended_per_second:,.0f}",
+                f"{line.p99_over_p50:.1f}",
+                "" if line.ratio_to_raw is None else f"{line.ratio_to_raw:.2f}",
+                line.requests,
+            )
+            for line in measured(50 if quick else 200)
+        ],
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(part, __doc__))
