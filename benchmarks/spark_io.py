@@ -149,6 +149,8 @@ def _of(work: Callable[[DataFrame], object], rows: Callable[[], DataFrame]) -> o
 
 def writes(bench: Bench, rounds: int) -> list[Pair]:
     whole, by_day = bench.table("write"), bench.table("write_by_day", "day(ts)")
+    unsynced = hg.Lake.init(bench.place / "unsynced", options={"fsync": "false"})
+    whole_unsynced = unsynced.create_table("bench.write", COLUMNS)
     day = bench.rows.withColumn("day", sf.to_date("ts"))
 
     def plain(rows: DataFrame, *partition_by: str) -> None:
@@ -157,6 +159,9 @@ def writes(bench: Bench, rounds: int) -> list[Pair]:
 
     return [
         bench.turns("write", lambda: whole.append(bench.rows), lambda: plain(bench.rows), rounds),
+        bench.turns(
+            "write, fsync off", lambda: whole_unsynced.append(bench.rows), lambda: plain(bench.rows), rounds
+        ),
         bench.turns(
             "write, partitioned by day", lambda: by_day.append(bench.rows), lambda: plain(day, "day"), rounds
         ),
@@ -173,7 +178,7 @@ def measure(quick: bool) -> Part:
     finally:
         spark.stop()
         shutil.rmtree(place)
-    aggregation, scan, write, _ = pairs
+    aggregation, scan, write, *_ = pairs
     return Part(
         name="spark",
         title="Spark",
