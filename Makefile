@@ -33,7 +33,7 @@ explore: setup ## every interleaving of the commit protocols, as a table
 sim: setup ## simulate writers on a faulty storage: make sim SEEDS=100000
 	@$(PYTHON_IN_VENV) -m headgate.testing.simulation --seeds $(SEEDS)
 
-bench: ## measure Headgate beside its peers, and write docs/benchmarks.md: about 10 minutes
+bench: ## measure Headgate beside its peers, and write docs/benchmarks.md: more than 10 minutes
 	@scripts/setup bench
 	@$(PYTHON_IN_VENV) -m benchmarks.publish
 

@@ -169,7 +169,7 @@ def writes(bench: Bench, rounds: int) -> list[Pair]:
 
 
 def measure(quick: bool) -> Part:
-    rows, rounds = (1_000_000, 3) if quick else (10_000_000, 5)
+    rows, rounds = (1_000_000, 2) if quick else (10_000_000, 4)
     spark = hg.session("local[*]", **{"spark.driver.memory": "4g", "spark.ui.enabled": "false"})
     place = Path(tempfile.mkdtemp())
     try:
