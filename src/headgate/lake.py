@@ -34,7 +34,7 @@ from headgate.model.strategy import StrategyName
 from headgate.model.table import TableAction, TableCommit, TableRef
 from headgate.publishing import publish
 from headgate.storage.capabilities import Store
-from headgate.storage.location import Options, open_store
+from headgate.storage.location import Options, hadoop_place, open_store
 from headgate.transaction import (
     CommitResult,
     Transaction,
@@ -568,7 +568,8 @@ def log_entry(record: Record) -> LogEntry:
 
 def _store(place: str | os.PathLike[str] | Store, options: Options | None) -> Store:
     if isinstance(place, str | os.PathLike):
-        return open_store(place, options)
+        hadoop = hadoop_place(place, options)
+        return open_store(place, options) if hadoop is None else _hadoop_store(hadoop)
     if not isinstance(place, Store):
         raise InvalidInputError(
             f"a lake is at a path, a URL or a store, not at a {type(place).__name__}",
@@ -577,6 +578,13 @@ def _store(place: str | os.PathLike[str] | Store, options: Options | None) -> St
     if options:
         raise InvalidInputError("options go with a URL, not with a store that is open already")
     return place
+
+
+def _hadoop_store(url: str) -> Store:
+    # Imported here: no other place needs Spark before rows are moved.
+    from headgate.spark.hadoop import open_hadoop_store
+
+    return open_hadoop_store(url)
 
 
 def _policy(retry: RetryPolicy | None, default: RetryPolicy) -> RetryPolicy:

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.errors import InvalidInputError, UnsupportedError
 from headgate.storage.local import LocalStore
-from headgate.storage.location import CLIENT_OPTIONS, SCHEMES, open_store
+from headgate.storage.location import CLIENT_OPTIONS, SCHEMES, hadoop_place, open_store
 from headgate.storage.memory import MemoryStore
 from headgate.storage.object import ObjectStore
 from tests.storage.scripted_server import Reply, ScriptedServer
@@ -121,7 +121,7 @@ def test_a_name_in_memory_is_always_the_same_store() -> None:
 def test_an_unknown_scheme_names_the_known_ones() -> None:
     with pytest.raises(UnsupportedError, match="no storage is known for ftp://") as raised:
         open_store("ftp://user:password@host/lake")
-    assert all(f"{scheme}://" in raised.value.next_step for scheme in SCHEMES)
+    assert all(f"{scheme}://" in raised.value.next_step for scheme in (*SCHEMES, "hdfs"))
     assert "password" not in str(raised.value)
 
 
@@ -294,3 +294,24 @@ def test_a_relative_path_needs_a_working_directory(tmp_path: Path, monkeypatch: 
     with pytest.raises(InvalidInputError, match="working directory is gone"):
         open_store("lake")
     assert open_store(str(tmp_path / "lake")).get("a") is None
+
+
+# Hadoop.
+
+
+def test_places_of_hadoop_are_for_its_client() -> None:
+    assert hadoop_place("hdfs://namenode:8020/lake") == "hdfs://namenode:8020/lake"
+    assert hadoop_place("HDFS:///lake") == "HDFS:///lake"
+    for other in ("./hdfs", "s3://bucket/hdfs", Path("/hdfs:/lake")):
+        assert hadoop_place(other) is None
+
+
+def test_places_of_hadoop_have_no_options() -> None:
+    with pytest.raises(InvalidInputError, match="no options, but got user"):
+        hadoop_place("hdfs://namenode:8020/lake", {"user": "me"})
+
+
+def test_a_store_alone_does_not_reach_hadoop() -> None:
+    with pytest.raises(UnsupportedError, match="through a Spark session") as raised:
+        open_store("hdfs://namenode:8020/lake")
+    assert "Lake.open" in raised.value.next_step

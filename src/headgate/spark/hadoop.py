@@ -1,67 +1,92 @@
 """Hadoop file systems as a store, through the Hadoop client of a Spark session: HDFS and its kin.
 
-No native library and no second client: whatever the session reaches, with the credentials that it has.
+No native library and no second client: whatever the session reaches, with the credentials that it has. Every
+call into the JVM is a round trip of a third of a millisecond, so classes are looked up once, and a directory
+is read as one text.
 """
 
 from __future__ import annotations
 
+import os
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
 
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from headgate.errors import InvalidInputError, NoAnswerError, StorageRefusedError, UnsupportedError
-from headgate.spark.session import session
+from headgate.core.secrets import clean_text
+from headgate.errors import InvalidInputError, StorageRefusedError, UnsupportedError
+from headgate.spark.hadoop_errors import (
+    GATEWAY_ERRORS,
+    IS_THERE,
+    NOT_THERE,
+    is_one_of,
+    leads_nowhere,
+    nothing_visible_yet,
+    translated,
+)
+from headgate.spark.session import running_session, session
 from headgate.storage.capabilities import Page, Tail
 from headgate.storage.keys import checked_key, checked_prefix
-
-SCHEMES = ("hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "o3fs")
-"""Schemes of places that only the Hadoop client knows."""
+from headgate.storage.walking import EMPTY, Entries, keys_below
 
 _PARTIAL_START, _PARTIAL_END = ".headgate-", ".partial"
-_NOT_THERE = ("FileNotFoundException", "NoSuchFileException", "ParentNotDirectoryException")
-_IS_THERE = ("FileAlreadyExistsException",)
-# After these the file system has certainly changed nothing.
-_CERTAIN = (
-    "AccessControlException",
-    "AccessDeniedException",
-    "QuotaExceededException",
-    "DSQuotaExceededException",
-    "NSQuotaExceededException",
-    "SafeModeException",
-    "InvalidPathException",
-    "FSLimitException$PathComponentTooLongException",
+
+TRIES_TO_ENTER_DIRECTORY = 100
+"""How often a rename makes its directory again when clean-up removes it at the same moment."""
+
+CLIENT: Mapping[str, str] = MappingProxyType(
+    {
+        # A request whose connection broke is repeated: after about half a second, and twice after one. The
+        # NameNode knows repeated requests, and gives the answer that it gave to the first. Where no
+        # connection can be made at all, Hadoop applies this twice: making it, and asking.
+        "dfs.client.retry.policy.enabled": "true",
+        "dfs.client.retry.policy.spec": "500,1,1000,2",
+        "ipc.client.connect.timeout": "10000",
+        "ipc.client.rpc-timeout.ms": "30000",
+    }
 )
+"""Settings of the Hadoop client, unless the session has its own: Hadoop's defaults do not repeat a request
+whose connection broke, and wait a quarter of an hour for a host that is switched off."""
 
 
 def open_hadoop_store(url: str, spark: SparkSession | None = None) -> HadoopStore:
     """The store at `url`, reached by `spark`, by the session that is running, or by a new one."""
-    found = spark or SparkSession.getActiveSession() or session()
-    return HadoopStore(found, url)
+    return HadoopStore(spark or running_session() or session(), url)
 
 
 class HadoopStore:
     """Gives `RenameNoReplace` by the file system's own rename, which HDFS carries out in one step.
 
     An object is written completely under a hidden name first, and gets its own name by a rename. On `file:`
-    URLs, for tests, the two renames are those of the operating system, since Hadoop's are not atomic there.
+    URLs, for tests, the renames are those of the operating system, since Hadoop's are not one step there.
+
+    Limits: a key cannot be an object and a directory of objects at once, and HDFS has no names with a colon.
+    The store belongs to the process of the Spark driver: it neither pickles nor survives a fork.
     """
 
     def __init__(self, spark: SparkSession, url: str) -> None:
+        _refuse_unclear_place(url)
         context: Any = spark.sparkContext
-        self._jvm: Any = context._jvm
-        self._url = url.rstrip("/")
-        self._local = self._url.startswith("file:")
-        hadoop = self._jvm.org.apache.hadoop
-        with _translated(f"cannot reach {self._url}"):
-            self._root = hadoop.fs.Path(self._url)
-            self._files = self._root.getFileSystem(context._jsc.hadoopConfiguration())
-            self._context = hadoop.fs.FileContext.getFileContext(
-                self._root.toUri(), context._jsc.hadoopConfiguration()
-            )
+        self._process = os.getpid()
+        self._java = _Java(context._jvm)
+        with translated(f"cannot reach {clean_text(url)}"):
+            configuration = _configured(self._java, context._jsc.hadoopConfiguration())
+            place = self._java.path(url)
+            self._files = self._java.file_context.getFileContext(place.toUri(), configuration)
+            self._url = _plain(self._files.makeQualified(place).toUri())
+        local = self._url.startswith("file:")
+        self._moves: _Moves = _NioMoves(self._java) if local else _ContextMoves(self._java, self._files)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        raise UnsupportedError(
+            f"only the driver of the Spark session reaches {self._url}, not its Python workers",
+            "set spark.headgate.files to auto",
+        )
 
     def describe(self) -> str:
         return self._url
@@ -70,170 +95,314 @@ class HadoopStore:
         return self._url
 
     def get(self, key: str) -> bytes | None:
-        path = self._path(key)
-        with _translated(f"cannot read {self._url}/{key}"):
-            try:
-                stream = self._files.open(path)
-            except Py4JJavaError as error:
-                if _kind(error) in _NOT_THERE or self._is_directory(path):
-                    return None
-                raise
-            try:
-                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-            finally:
-                stream.close()
+        return self._read(key, None)[0]
 
     def tail(self, key: str, length_bytes: int) -> Tail | None:
-        path = self._path(key)
-        with _translated(f"cannot read {self._url}/{key}"):
-            try:
-                size = self._files.getFileStatus(path).getLen()
-                stream = self._files.open(path)
-            except Py4JJavaError as error:
-                if _kind(error) in _NOT_THERE:
-                    return None
-                raise
-            try:
-                stream.seek(max(0, size - length_bytes))
-                return Tail(bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)), size)
-            finally:
-                stream.close()
+        data, size = self._read(key, length_bytes)
+        return None if data is None else Tail(data, size)
 
     def put(self, key: str, data: bytes) -> None:
         target = self._path(key)
         doing = f"cannot write {self._url}/{key}"
-        partial = self._written(target, data, doing)
-        with _translated(doing):
-            self._replace(partial, target)
+        name = f"{_PARTIAL_START}{uuid.uuid4().hex}{_PARTIAL_END}"
+        with nothing_visible_yet(doing):
+            partial = self._java.path(target.getParent(), name)
+        try:
+            with nothing_visible_yet(doing):
+                self._write(partial, data)
+            with translated(doing):
+                self._moves.replace(partial, target)
+        except BaseException:
+            # One that cannot be removed stays, invisible: the outcome of the write does not depend on it.
+            with suppress(*GATEWAY_ERRORS):
+                self._files.delete(partial, False)
+            raise
 
     def rename_no_replace(self, source: str, target: str) -> bool:
         old, new = self._path(source), self._path(target)
-        with _translated(f"cannot rename {self._url}/{source} to {target}"):
-            try:
-                self._files.mkdirs(new.getParent())
-                self._move(old, new)
-            except Py4JJavaError as error:
-                if _kind(error) in (*_IS_THERE, *_NOT_THERE):
-                    return False
-                raise
-        return True
+        doing = f"cannot rename {self._url}/{source} to {target}"
+        with translated(doing):
+            for _ in range(TRIES_TO_ENTER_DIRECTORY):
+                moved = self._moved(old, new, doing)
+                if moved is not None:
+                    return moved
+                self._files.mkdir(new.getParent(), None, True)
+        raise StorageRefusedError(f"{doing}: its directory is removed again and again")
 
     def delete(self, key: str) -> None:
         path = self._path(key)
-        with _translated(f"cannot delete {self._url}/{key}"):
-            if not self._is_directory(path):
-                self._files.delete(path, False)
+        with translated(f"cannot delete {self._url}/{key}"):
+            if self._is_file(path):
+                self._remove(path)
+                self._remove_empty_directories(key)
 
     def list_page(self, prefix: str, after: str | None = None) -> Page:
-        checked_prefix(prefix)
-        top = self._root if not prefix else self._path(prefix.rstrip("/"))
-        with _translated(f"cannot list {self._url}/{prefix}"):
-            keys = sorted(key for key in self._walk(top, prefix) if key > (after or ""))
-        return Page(tuple(keys), complete=True)
+        self._refuse_colon(checked_prefix(prefix))
+        self._require_own_process()
+        with translated(f"cannot list {self._url}/{prefix}"):
+            return Page(tuple(sorted(keys_below(self._entries, prefix, after or ""))), complete=True)
 
     # --- files -----------------------------------------------------------------------------------------
 
     def _path(self, key: str) -> Any:
-        if checked_key(key).rpartition("/")[2].startswith(_PARTIAL_START):
+        name = checked_key(key).rpartition("/")[2]
+        if _is_partial(name):
             raise InvalidInputError(f"{key!r} is a name for half-written files")
-        return self._jvm.org.apache.hadoop.fs.Path(f"{self._url}/{key}")
+        self._refuse_colon(key)
+        self._require_own_process()
+        return self._java.path(f"{self._url}/{key}")
 
-    def _written(self, target: Any, data: bytes, doing: str) -> Any:
-        """A complete and synced hidden file beside `target`. Nobody sees it, so nothing is in doubt."""
-        name = f"{_PARTIAL_START}{uuid.uuid4().hex}{_PARTIAL_END}"
-        partial = self._jvm.org.apache.hadoop.fs.Path(target.getParent(), name)
-        try:
-            stream = self._files.create(partial, False)
+    def _refuse_colon(self, key: str) -> None:
+        if ":" in key and not self._url.startswith("file:"):
+            raise InvalidInputError(f"{key!r} has a colon, and HDFS has no such names")
+
+    def _require_own_process(self) -> None:
+        if os.getpid() != self._process:
+            raise UnsupportedError(
+                f"this process was forked from the one whose Spark session reaches {self._url}",
+                "start processes by spawn: multiprocessing.get_context('spawn')",
+            )
+
+    def _read(self, key: str, length_bytes: int | None) -> tuple[bytes | None, int]:
+        """The object from its start, or its end of so many bytes; and its whole size if that was asked."""
+        path = self._path(key)
+        with translated(f"cannot read {self._url}/{key}"):
             try:
-                stream.write(bytearray(data), 0, len(data))
-                stream.hsync()
+                size = 0 if length_bytes is None else self._files.getFileStatus(path).getLen()
+                stream = self._files.open(path)
+            except Py4JJavaError as error:
+                if leads_nowhere(error):
+                    return None, 0
+                raise
+            try:
+                if length_bytes is not None and size > length_bytes:
+                    stream.seek(size - length_bytes)
+                return bytes(stream.readAllBytes()), size
             finally:
                 stream.close()
-        except Py4JError as error:
-            raise StorageRefusedError(f"{doing}: {_reason(error)}") from error
-        return partial
 
-    def _replace(self, source: Any, target: Any) -> None:
-        if self._local:
-            options = self._array("java.nio.file.CopyOption", self._copy_option("ATOMIC_MOVE"))
-            self._jvm.java.nio.file.Files.move(self._nio(source), self._nio(target), options)
-            return
-        rename = self._jvm.org.apache.hadoop.fs.Options.Rename
-        self._context.rename(
-            source, target, self._array("org.apache.hadoop.fs.Options$Rename", rename.OVERWRITE)
-        )
-
-    def _move(self, source: Any, target: Any) -> None:
-        if self._local:
-            # A hard link refuses to replace; a move of Java's does not, or not in one step.
-            self._jvm.java.nio.file.Files.createLink(self._nio(target), self._nio(source))
-            self._jvm.java.nio.file.Files.delete(self._nio(source))
-            return
-        rename = self._jvm.org.apache.hadoop.fs.Options.Rename
-        self._context.rename(source, target, self._array("org.apache.hadoop.fs.Options$Rename", rename.NONE))
-
-    def _nio(self, path: Any) -> Any:
-        return self._jvm.java.io.File(path.toUri().getPath()).toPath()
-
-    def _copy_option(self, name: str) -> Any:
-        return getattr(self._jvm.java.nio.file.StandardCopyOption, name)
-
-    def _array(self, kind: str, *values: Any) -> Any:
-        array = self._jvm.java.lang.reflect.Array.newInstance(
-            self._jvm.java.lang.Class.forName(kind), len(values)
-        )
-        for position, value in enumerate(values):
-            array[position] = value
-        return array
-
-    def _is_directory(self, path: Any) -> bool:
+    def _write(self, path: Any, data: bytes) -> None:
+        """Writes a new file, completely and synced."""
+        stream = self._files.create(path, self._java.new_file, self._java.with_parents)
         try:
-            return bool(self._files.getFileStatus(path).isDirectory())
+            stream.write(bytearray(data), 0, len(data))
+            stream.hsync()
+        finally:
+            stream.close()
+
+    def _moved(self, old: Any, new: Any, doing: str) -> bool | None:
+        """Tries to move once. None: the directory of `new` is missing."""
+        if not self._is_file(old):
+            return False
+        try:
+            return self._moves.move(old, new)
         except Py4JJavaError as error:
-            if _kind(error) in _NOT_THERE:
+            if is_one_of(error, IS_THERE):
+                if self._is_file(new) or not self._exists(new):
+                    return False
+                raise StorageRefusedError(f"{doing}: a directory has this name") from error
+            if is_one_of(error, NOT_THERE):
+                return None
+            raise
+
+    def _is_file(self, path: Any) -> bool:
+        try:
+            return bool(self._files.getFileStatus(path).isFile())
+        except Py4JJavaError as error:
+            if leads_nowhere(error):
                 return False
             raise
 
-    def _walk(self, directory: Any, prefix: str) -> Iterator[str]:
-        """All keys below a directory, in order: what sorts later is observed later."""
+    def _exists(self, path: Any) -> bool:
+        return bool(self._files.util().exists(path))
+
+    def _remove(self, path: Any) -> None:
         try:
-            found = self._files.listStatus(directory)
+            self._files.delete(path, False)
         except Py4JJavaError as error:
-            if _kind(error) in _NOT_THERE:
+            if not is_one_of(error, NOT_THERE):
+                raise
+
+    def _remove_empty_directories(self, key: str) -> None:
+        """Removes what is empty above an object that was there: so these are directories."""
+        directory = key.rpartition("/")[0]
+        while directory:
+            try:
+                self._moves.remove_empty(self._java.path(f"{self._url}/{directory}"))
+            except Py4JJavaError:  # not empty, or gone already, or not ours to remove: it may stay
                 return
+            directory = directory.rpartition("/")[0]
+
+    def _entries(self, prefix: str) -> Entries:
+        directory = self._java.path(f"{self._url}/{prefix}" if prefix else f"{self._url}/")
+        try:
+            found = self._files.util().listStatus(directory)
+        except Py4JJavaError as error:
+            if leads_nowhere(error):
+                return EMPTY
             raise
-        entries = [(status.getPath(), bool(status.isDirectory())) for status in found]
-        named = [(path.getName() + ("/" if inside else ""), path, inside) for path, inside in entries]
-        for name, path, inside in sorted(named, key=lambda entry: entry[0]):
-            if inside:
-                yield from self._walk(path, prefix + name)
-            elif not name.startswith((_PARTIAL_START, ".")) or not name.endswith((_PARTIAL_END, ".crc")):
-                yield prefix + name
+        named = self._java.named(found)
+        # What a file lists is the file itself.
+        if len(named) == 1 and named[0].path == str(directory.toString()):
+            return EMPTY
+        files = frozenset(e.name for e in named if not e.is_directory and not _is_partial(e.name))
+        return Entries(files, frozenset(entry.name for entry in named if entry.is_directory))
 
 
-def _kind(error: Py4JJavaError) -> str:
-    """The name of the Java exception, without its package."""
-    return str(error.java_exception.getClass().getName()).rpartition(".")[2]
+# --- the other side of the gateway -------------------------------------------------------------------------
 
 
-def _reason(error: Py4JError) -> str:
-    if isinstance(error, Py4JJavaError):
-        message = str(error.java_exception.getMessage() or "").strip().split("\n", maxsplit=1)[0]
-        return f"{_kind(error)}: {message}"[:300]
-    return f"the Spark session does not answer: {error}"[:300]
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    path: str
+    is_directory: bool
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
 
 
-@contextmanager
-def _translated(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except Py4JJavaError as error:
-        kind = _kind(error)
-        if kind == "UnsupportedFileSystemException":
-            raise UnsupportedError(
-                f"{doing}: {_reason(error)}", "add the connector to the session"
-            ) from error
-        certain = kind in _CERTAIN or "No space left" in _reason(error)
-        raise (StorageRefusedError if certain else NoAnswerError)(f"{doing}: {_reason(error)}") from error
-    except Py4JError as error:
-        raise NoAnswerError(f"{doing}: {_reason(error)}") from error
+class _Java:
+    """Classes and constants of the JVM, looked up once: each part of a dotted name is a round trip."""
+
+    def __init__(self, jvm: Any) -> None:
+        hadoop = jvm.org.apache.hadoop
+        self.path = hadoop.fs.Path
+        self.configuration = hadoop.conf.Configuration
+        self.file_context = hadoop.fs.FileContext
+        self.new_file = jvm.java.util.EnumSet.of(hadoop.fs.CreateFlag.CREATE)
+        self.with_parents = _array(
+            jvm,
+            "org.apache.hadoop.fs.Options$CreateOpts",
+            getattr(hadoop.fs, "Options$CreateOpts").createParent(),
+        )
+        rename = getattr(hadoop.fs, "Options$Rename")
+        self.overwriting = _array(jvm, "org.apache.hadoop.fs.Options$Rename", rename.OVERWRITE)
+        self.keeping = _array(jvm, "org.apache.hadoop.fs.Options$Rename", rename.NONE)
+        self.nio = jvm.java.nio.file.Files
+        self.file = jvm.java.io.File
+        self.in_one_step = _array(
+            jvm, "java.nio.file.CopyOption", jvm.java.nio.file.StandardCopyOption.ATOMIC_MOVE
+        )
+        self._object = jvm.java.lang.Class.forName("java.lang.Object")
+        self._new_array = jvm.java.lang.reflect.Array.newInstance
+        self._copy = jvm.java.lang.System.arraycopy
+        self._as_list = jvm.java.util.Arrays.asList
+        self._paths = hadoop.fs.FileUtil.stat2Paths
+        self._joined = hadoop.util.StringUtils.join
+
+    def named(self, statuses: Any) -> list[_Entry]:
+        """The paths of file statuses, and which are directories, in a few round trips however many there are.
+
+        The text of a status begins with its class, its path and whether it is a directory. Where a file
+        system writes it in another way, each status is asked.
+        """
+        if not (paths := self._texts(self._paths(statuses))):
+            return []
+        entries = []
+        for number, (path, text) in enumerate(zip(paths, self._texts(statuses), strict=True)):
+            said = text.partition(f"{{path={path}; isDirectory=")[2].partition(";")[0]
+            is_directory = said == "true" if said in ("true", "false") else statuses[number].isDirectory()
+            entries.append(_Entry(path, is_directory))
+        return entries
+
+    def _texts(self, objects: Any) -> list[str]:
+        # Copied, since the gateway does not pass an array of a class where one of objects is wanted.
+        count = len(objects)
+        copy = self._new_array(self._object, count)
+        self._copy(objects, 0, copy, 0, count)
+        return str(self._joined(_SEPARATOR, self._as_list(copy))).split(_SEPARATOR) if count else []
+
+
+_SEPARATOR = "\x00"
+"""In no name of a file."""
+
+
+class _Moves(Protocol):
+    """The steps that make a change visible, each of them one step."""
+
+    def replace(self, source: Any, target: Any) -> None: ...
+
+    def move(self, source: Any, target: Any) -> bool:
+        """False if the source was not there any more."""
+        ...
+
+    def remove_empty(self, directory: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _ContextMoves:
+    """Those of HDFS: each is one request to the NameNode."""
+
+    java: _Java
+    files: Any
+
+    def replace(self, source: Any, target: Any) -> None:
+        self.files.rename(source, target, self.java.overwriting)
+
+    def move(self, source: Any, target: Any) -> bool:
+        self.files.rename(source, target, self.java.keeping)
+        return True
+
+    def remove_empty(self, directory: Any) -> None:
+        self.files.delete(directory, False)
+
+
+@dataclass(frozen=True, slots=True)
+class _NioMoves:
+    """Those of the operating system."""
+
+    java: _Java
+
+    def replace(self, source: Any, target: Any) -> None:
+        self.java.nio.move(self._native(source), self._native(target), self.java.in_one_step)
+
+    def move(self, source: Any, target: Any) -> bool:
+        # A hard link refuses to replace; a move of Java's does not, or not in one step. Of two that move the
+        # same source, the one that removes the old name is the one that moved it.
+        self.java.nio.createLink(self._native(target), self._native(source))
+        if self.java.nio.deleteIfExists(self._native(source)):
+            return True
+        self.java.nio.delete(self._native(target))
+        return False
+
+    def remove_empty(self, directory: Any) -> None:
+        self.java.nio.delete(self._native(directory))
+
+    def _native(self, path: Any) -> Any:
+        return self.java.file(path.toUri().getPath()).toPath()
+
+
+def _array(jvm: Any, kind: str, *values: Any) -> Any:
+    array = jvm.java.lang.reflect.Array.newInstance(jvm.java.lang.Class.forName(kind), len(values))
+    for position, value in enumerate(values):
+        array[position] = value
+    return array
+
+
+def _configured(java: _Java, of_session: Any) -> Any:
+    configuration = java.configuration(of_session)
+    for name, value in CLIENT.items():
+        sources = configuration.getPropertySources(name)
+        if sources is None or all(str(source).endswith("-default.xml") for source in sources):
+            configuration.set(name, value)
+    # Without its checksum files, which would take the names of keys.
+    configuration.set("fs.AbstractFileSystem.file.impl", "org.apache.hadoop.fs.local.RawLocalFs")
+    return configuration
+
+
+def _plain(uri: Any) -> str:
+    """`scheme://authority/path`, with characters as they are: Hadoop takes names literally."""
+    return f"{uri.getScheme()}://{uri.getAuthority() or ''}{uri.getPath()}".rstrip("/")
+
+
+def _refuse_unclear_place(url: str) -> None:
+    path = url.partition("://")[2].partition("/")[2]
+    if not path.strip("/"):
+        raise InvalidInputError(f"{clean_text(url)!r} names no directory", "write hdfs://host:port/path")
+    if any(part in (".", "..") for part in path.split("/")):
+        raise InvalidInputError(f"{clean_text(url)!r} is not a plain place", "leave out '.' and '..'")
+
+
+def _is_partial(name: str) -> bool:
+    return name.startswith(_PARTIAL_START) and name.endswith(_PARTIAL_END)

@@ -25,7 +25,7 @@ from headgate.storage.listing import all_keys
 
 # Version 1 moves the files of a task when the job ends. Version 2 does it when the task ends, and a task that
 # dies half-way would leave files that we could not tell from those of the attempt that replaced it.
-_COMMITTER: Mapping[str, str] = {
+COMMITTER: Mapping[str, str] = {
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
@@ -35,16 +35,19 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     """Writes the rows of `df`, which fits the table, as new data files. Nobody sees them yet."""
     driver, metadata = target.driver, target.metadata
     directories = directory_columns(metadata.schema, metadata.spec)
-    # A directory for each write, since a transaction may write to a table more than once.
-    root = driver.store.uri()
-    location = metadata.location.removeprefix(f"{root}/")
-    attempt = f"{location}/data/L0-{target.txid}/{driver.host.new_txid().text[:8]}"
+    attempt = new_attempt(target)
     rows = layout.distributed(df.withColumns(directories), tuple(directories))
-    writer = rows.write.mode("append").options(**_COMMITTER, **layout.parquet_options())
+    writer = rows.write.mode("append").options(**COMMITTER, **layout.parquet_options())
     if directories:
         writer = writer.partitionBy(*directories)
-    writer.parquet(f"{require_hadoop_uri(df.sparkSession, root)}/{attempt}")
+    writer.parquet(f"{require_hadoop_uri(df.sparkSession, driver.store.uri())}/{attempt}")
     return collected(driver, metadata, attempt)
+
+
+def new_attempt(target: Target) -> str:
+    """A directory for each write, since a transaction may write to a table more than once."""
+    location = target.metadata.location.removeprefix(f"{target.driver.store.uri()}/")
+    return f"{location}/data/L0-{target.txid}/{target.driver.host.new_txid().text[:8]}"
 
 
 def collected(driver: Driver, metadata: TableMetadata, attempt: str) -> tuple[DataFile, ...]:

@@ -9,6 +9,9 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from headgate.errors import InvalidInputError, UnsupportedError
+from headgate.spark.hadoop import HadoopStore
+from headgate.storage.capabilities import Store
+from headgate.storage.memory import MemoryStore
 
 SETTING = "spark.headgate.files"
 """A setting of the session: `auto` (the default), `native` or `arrow`."""
@@ -19,6 +22,8 @@ class Way(Enum):
 
     NATIVE = "Spark's Parquet"
     ARROW = "Arrow in Python workers"
+    CARRIED = "Arrow in Python workers, put by Spark"
+    """Files with lists and maps, for storage that only Spark's Hadoop client reaches."""
 
 
 def wanted_way(spark: SparkSession) -> Way | None:
@@ -32,6 +37,44 @@ def wanted_way(spark: SparkSession) -> Way | None:
         case "arrow":
             return Way.ARROW
     raise InvalidInputError(f"the setting {SETTING} is {given!r}", "set it to auto, native or arrow")
+
+
+def way_to_write(spark: SparkSession, store: Store, *, lists_or_maps: bool) -> Way:
+    """Spark's own writer where it can; it gives no field ids inside lists and maps."""
+    _refuse_memory(store, "use pyarrow, or a lake on a disk")
+    wanted = wanted_way(spark)
+    in_workers = Way.CARRIED if isinstance(store, HadoopStore) else Way.ARROW
+    if lists_or_maps:
+        if wanted is Way.NATIVE:
+            raise UnsupportedError("Spark's own writer gives no field ids inside lists and maps")
+        return in_workers
+    match wanted:
+        case Way.NATIVE:
+            require_hadoop_uri(spark, store.uri())
+            return Way.NATIVE
+        case None:
+            return Way.ARROW if hadoop_uri(spark, store.uri()) is None else Way.NATIVE
+        case _:
+            return in_workers
+
+
+def way_to_read(spark: SparkSession, store: Store) -> Way:
+    """Spark's own reader where it reaches the storage."""
+    _refuse_memory(store, "use read_arrow, or a lake on a disk")
+    match wanted_way(spark):
+        case None:
+            return Way.ARROW if hadoop_uri(spark, store.uri()) is None else Way.NATIVE
+        case Way.ARROW if isinstance(store, HadoopStore):
+            raise UnsupportedError(
+                f"the Python workers of Spark do not reach {store.uri()}", f"set {SETTING} to auto"
+            )
+        case wanted:
+            return wanted
+
+
+def _refuse_memory(store: Store, step: str) -> None:
+    if isinstance(store, MemoryStore):
+        raise UnsupportedError("Spark cannot reach a lake in memory", step)
 
 
 def hadoop_uri(spark: SparkSession, uri: str) -> str | None:

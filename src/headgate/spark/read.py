@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headgate.commit.driver import Driver
-from headgate.errors import InvalidInputError, UnsupportedError
+from headgate.errors import InvalidInputError
 from headgate.host import SYSTEM
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.bound import Bound
@@ -21,11 +21,10 @@ from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.spark_text import BUCKET_FUNCTION, to_spark_sql
 from headgate.spark.fitting import quoted, reordered
 from headgate.spark.partitioning import register_bucket
-from headgate.spark.reach import Way, hadoop_uri, require_hadoop_uri, wanted_way
+from headgate.spark.reach import Way, require_hadoop_uri, way_to_read
 from headgate.spark.session import prepared
 from headgate.spark.types import schema_to_spark
 from headgate.storage.capabilities import Store
-from headgate.storage.memory import MemoryStore
 
 TASKS_PER_CORE = 4
 """How many tasks a scan through Arrow has for each core, so that one large file does not hold up the rest."""
@@ -62,12 +61,12 @@ class Scan:
         prepared(spark)
         if not self.files:
             return spark.createDataFrame([], schema_to_spark(self.wanted))
-        match _choose_way(spark, self.driver.store):
+        match way_to_read(spark, self.driver.store):
             case Way.NATIVE:
                 return self._selected(self._native(spark))
-            case Way.ARROW if self.condition is None:
+            case _ if self.condition is None:
                 return _through_arrow(self.driver.store, spark, self.files, self.wanted, self.only)
-            case Way.ARROW:
+            case _:
                 rows = _through_arrow(self.driver.store, spark, self.files, self.schema, self.only)
                 return self._selected(rows)
 
@@ -111,15 +110,6 @@ def _where(rows: DataFrame, condition: str | Column) -> DataFrame:
         ) from error
 
 
-def _choose_way(spark: SparkSession, store: Store) -> Way:
-    if isinstance(store, MemoryStore):
-        raise UnsupportedError("Spark cannot reach a lake in memory", "use read_arrow, or a lake on a disk")
-    wanted = wanted_way(spark)
-    if wanted is not None:
-        return wanted
-    return Way.ARROW if hadoop_uri(spark, store.uri()) is None else Way.NATIVE
-
-
 # --- Arrow in the workers ---------------------------------------------------------------------------------
 
 
@@ -139,7 +129,24 @@ class FileReading:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for file in self.groups[number]:
-                    yield from read_rows(driver, loader, [file], self.schema, self.only).to_batches()
+                    rows = read_rows(driver, loader, [file], self.schema, self.only)
+                    kinds = pa.schema([_plain_field(field) for field in rows.schema])
+                    yield from (batch.cast(kinds) for batch in rows.to_batches())
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type with plain lists for large ones, which Spark does not take from Arrow."""
+    if pa.types.is_large_list(kind):
+        return pa.list_(_plain_field(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_field(kind.key_field), _plain_field(kind.item_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_plain_field(field) for field in kind])
+    return kind
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_plain(field.type))
 
 
 def _through_arrow(

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headgate.errors import InvalidInputError, UnsupportedError
@@ -79,6 +80,17 @@ def session(master: str = "local[*]", *, app_name: str = "headgate", **conf: obj
             builder = builder.config(name, value)
     spark: SparkSession = builder.getOrCreate()
     return prepared(spark)
+
+
+def running_session() -> SparkSession | None:
+    """The session that runs in this process, with its settings as they are; None if there is none."""
+    active = SparkSession.getActiveSession()
+    if active is not None or SparkContext._active_spark_context is None:
+        return active
+    # Other threads have no active session of their own.
+    builder: Any = SparkSession.builder
+    running: SparkSession = builder.getOrCreate()
+    return running
 
 
 def prepared(spark: SparkSession) -> SparkSession:

@@ -6,20 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.commit.driver import Driver
-from headgate.errors import HeadgateError, InvalidInputError, StorageError, UnsupportedError
+from headgate.errors import HeadgateError, InvalidInputError, StorageError
 from headgate.iceberg.data_file import DataFile
-from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.rows import Target
-from headgate.spark import arrow_write, native_write
+from headgate.spark import arrow_write, carried_write, native_write
 from headgate.spark.fitting import NULL_IN_REQUIRED
 from headgate.spark.layout import write_layout
-from headgate.spark.reach import Way, hadoop_uri, require_hadoop_uri, wanted_way
+from headgate.spark.reach import Way, way_to_write
 from headgate.spark.types import has_lists_or_maps
-from headgate.storage.memory import MemoryStore
 
 ROW_ASTRAY = "HEADGATE_ROW_DOES_NOT_MATCH"
 """Stands in the error of a Spark job that met a row which its overwrite does not select; the row follows."""
@@ -34,29 +32,15 @@ def write_rows(target: Target, rows: DataFrame, where: str | None = None) -> tup
     driver, metadata = target.driver, target.metadata
     spark = rows.sparkSession
     layout = write_layout(metadata, rows)
-    way = choose_way(spark, metadata, driver)
+    way = way_to_write(spark, driver.store, lists_or_maps=has_lists_or_maps(metadata.schema))
     with _described(spark, f"headgate: write to {target.table} ({way.value})"), _translated(target, where):
         match way:
             case Way.ARROW:
                 return arrow_write.write(target, rows, layout)
+            case Way.CARRIED:
+                return carried_write.write(target, rows, layout)
             case Way.NATIVE:
                 return native_write.write(target, rows, layout)
-
-
-def choose_way(spark: SparkSession, metadata: TableMetadata, driver: Driver) -> Way:
-    """The way to write to a table: Spark's own writer where it can."""
-    wanted = wanted_way(spark)
-    if isinstance(driver.store, MemoryStore):
-        raise UnsupportedError("Spark cannot reach a lake in memory", "use pyarrow, or a lake on a disk")
-    if has_lists_or_maps(metadata.schema):
-        if wanted is Way.NATIVE:
-            raise UnsupportedError("Spark's own writer gives no field ids inside lists and maps")
-        return Way.ARROW
-    if wanted is Way.NATIVE:
-        require_hadoop_uri(spark, driver.store.uri())
-    if wanted is not None:
-        return wanted
-    return Way.ARROW if hadoop_uri(spark, driver.store.uri()) is None else Way.NATIVE
 
 
 @contextmanager
@@ -77,6 +61,8 @@ def _translated(target: Target, where: str | None) -> Iterator[None]:
         yield
     except PySparkException as error:
         raise _our_error(target.table, where, str(error)) from error
+    except Py4JJavaError as error:  # such as a connector that lacks a class of its own
+        raise _our_error(target.table, where, str(error.java_exception)) from error
 
 
 def _our_error(table: str, where: str | None, text: str) -> HeadgateError:

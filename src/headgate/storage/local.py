@@ -21,6 +21,7 @@ from pathlib import Path
 from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
 from headgate.storage.capabilities import Page, Tail
 from headgate.storage.keys import checked_key, checked_prefix
+from headgate.storage.walking import EMPTY, Entries, keys_below
 
 _PARTIAL_START, _PARTIAL_END = ".headgate-", ".partial"
 
@@ -249,7 +250,8 @@ class LocalStore:
         top = self._root / prefix if prefix else self._root
         self._require_same_place(f"cannot list {top}")
         with _the_visible_step(f"cannot list {top}"):
-            return Page(tuple(sorted(_walk(top, prefix, after or ""))), complete=True)
+            keys = keys_below(lambda below: _entries(self._root / below), prefix, after or "")
+            return Page(tuple(sorted(keys)), complete=True)
 
     def _require_same_place(self, doing: str) -> None:
         if self._held is None:
@@ -410,43 +412,19 @@ def _is_partial(name: str) -> bool:
     return name.startswith(_PARTIAL_START) and name.endswith(_PARTIAL_END)
 
 
-def _walk(directory: Path, prefix: str, after: str) -> Iterator[str]:
-    """The keys below `directory` that sort above `after`, in no order.
-
-    A directory is read again after its subdirectories, until nothing new is found. So a subdirectory that
-    is not reported was not there when the ones before it had been read: the order that FileTracker's scan
-    needs, since clean-up empties attempts only after the decided record has appeared behind them.
-    """
-    walked: set[str] = set()
-    first_look = True
-    while True:
-        files, directories = _entries(directory)
-        if first_look:
-            yield from (prefix + name for name in files if prefix + name > after)
-        new = sorted(directories - walked, key=lambda name: f"{name}/")
-        if not new:
-            return
-        for name in new:
-            below = f"{prefix}{name}/"
-            if below > after or after.startswith(below):
-                yield from _walk(directory / name, below, after)
-        walked.update(new)
-        first_look = False
-
-
-def _entries(directory: Path) -> tuple[list[str], set[str]]:
+def _entries(directory: Path) -> Entries:
     files: list[str] = []
-    directories: set[str] = set()
+    directories: list[str] = []
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if entry.is_dir():
-                    directories.add(entry.name)
+                    directories.append(entry.name)
                 elif not _is_partial(entry.name):
                     files.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
-        return [], set()
-    return files, directories
+        return EMPTY
+    return Entries(frozenset(files), frozenset(directories))
 
 
 _AT_FDCWD = -100

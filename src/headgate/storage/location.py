@@ -28,6 +28,9 @@ RETRY_WINDOW = timedelta(seconds=20)
 """How long after the first try it still repeats. So a closed port fails within seconds, an address where
 nobody answers within half a minute, and a server that hangs after one request time-out."""
 
+HADOOP_SCHEMES = ("hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "o3fs")
+"""Schemes of places that only the Hadoop client of a Spark session knows; `Lake.open` asks it."""
+
 _memory_stores: dict[str, MemoryStore] = {}
 _memory_lock = threading.Lock()
 
@@ -45,14 +48,35 @@ def open_store(url: str | os.PathLike[str], options: Options | None = None) -> S
     if not separator:
         _refuse_mistyped_url(text)
         return _local(text, options or {})
+    if scheme.lower() in HADOOP_SCHEMES:
+        raise UnsupportedError(
+            f"{clean_text(text)!r} is reached through a Spark session only",
+            "open it with Lake.open, or with headgate.spark.hadoop.open_hadoop_store",
+        )
     opener = SCHEMES.get(scheme.lower())
     if opener is None:
+        known = sorted(f"{name}://" for name in (*SCHEMES, "hdfs"))
         raise UnsupportedError(
             f"{clean_text(text)!r}: no storage is known for {scheme}://",
-            f"use a path or one of {', '.join(sorted(f'{name}://' for name in SCHEMES))}",
+            f"use a path or one of {', '.join(known)}",
         )
     _refuse_query(text)
     return opener(text, options or {})
+
+
+def hadoop_place(url: str | os.PathLike[str], options: Options | None = None) -> str | None:
+    """The URL, if it names a place that is reached through Spark's Hadoop client; else None."""
+    text = _place(url)
+    scheme, separator, _ = text.partition("://")
+    if not separator or scheme.lower() not in HADOOP_SCHEMES:
+        return None
+    _refuse_wrong_types(options)
+    if options:
+        raise InvalidInputError(
+            f"{scheme}:// has no options, but got {', '.join(sorted(options))}",
+            "put them into the Spark session: hg.session(**{'spark.hadoop.…': …})",
+        )
+    return text
 
 
 def _place(url: str | os.PathLike[str]) -> str:

@@ -146,7 +146,13 @@ def _put_all(store: Store, keys: Iterable[str]) -> None:
 
 
 class StoreContract:
-    """For every store. Each test gets a `store` that is empty."""
+    """For every store. Each test gets a `store` that is empty.
+
+    A storage that has no names for some `odd_keys` says so in `refused_keys`, and must refuse them.
+    """
+
+    odd_keys: ClassVar[tuple[str, ...]] = ODD_KEYS
+    refused_keys: ClassVar[tuple[str, ...]] = KEYS_OUTSIDE
 
     def test_what_is_not_there_is_none(self, store: Store) -> None:
         assert store.get("missing") is None
@@ -247,10 +253,10 @@ class StoreContract:
         assert _all_keys_after(store, "a/", "a/2") == ["a/3"]
 
     def test_odd_keys_are_keys_like_others(self, store: Store) -> None:
-        for number, key in enumerate(ODD_KEYS):
+        for number, key in enumerate(self.odd_keys):
             store.put(f"odd/{key}", str(number).encode())
-        assert all_keys(store, "odd/") == sorted(f"odd/{key}" for key in ODD_KEYS)
-        for number, key in enumerate(ODD_KEYS):
+        assert all_keys(store, "odd/") == sorted(f"odd/{key}" for key in self.odd_keys)
+        for number, key in enumerate(self.odd_keys):
             assert store.get(f"odd/{key}") == str(number).encode(), key
             assert all(found > f"odd/{key}" for found in store.list_page("odd/", f"odd/{key}").keys), key
             store.delete(f"odd/{key}")
@@ -258,7 +264,7 @@ class StoreContract:
 
     def test_keys_that_name_other_places_are_refused(self, store: Store) -> None:
         store.put("inside", b"1")
-        for key in KEYS_OUTSIDE:
+        for key in self.refused_keys:
             assert_refused(partial(store.get, key))
             assert_refused(partial(store.put, key, b"2"))
             assert_refused(partial(store.delete, key))

@@ -1,0 +1,111 @@
+"""Writing through Arrow in the Python workers, put on storage by Spark: lists and maps on HDFS.
+
+Spark's own Parquet writer gives no field ids inside lists and maps, and the Python workers do not reach
+Hadoop file systems. So each worker hands a whole Parquet file to Spark as one row, and Spark's text writer
+puts every row into a file of its own: the bytes as they are, and behind them the line separator, which is set
+to the four bytes that a Parquet file ends in. Files of failed and speculative tasks are left out by Spark's
+committer, as in the native way.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from headgate.commit.driver import Driver
+from headgate.errors import InternalError
+from headgate.iceberg.arrow import fitted, partitioned
+from headgate.iceberg.data_file import DataFile, Partition
+from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.rows import Target
+from headgate.spark.layout import WriteLayout
+from headgate.spark.native_write import COMMITTER, collected, new_attempt
+from headgate.spark.partitioning import directory_columns
+from headgate.spark.reach import require_hadoop_uri
+from headgate.storage.capabilities import RenameNoReplace
+from headgate.storage.listing import all_keys
+
+FILE_ROWS_BYTES = 64 * 1024 * 1024
+"""How many bytes of rows one file takes: it goes through the memory of an executor as one value."""
+BUFFER_BYTES = 256 * 1024 * 1024
+"""How much a task keeps in memory over all partitions before it hands over the largest of them."""
+
+_ENDING = "PAR1"
+_CARRIED = ".txt"
+_TEXT_WRITER = {"lineSep": _ENDING, "compression": "none", "maxRecordsPerFile": "1"}
+
+
+@dataclass(frozen=True, slots=True)
+class FileEncoding:
+    """All that a task must know to make files of a table; it travels to the workers."""
+
+    metadata: TableMetadata
+    table: str
+    codec: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The files of a task, each without its ending."""
+        waiting: dict[Partition, list[pa.Table]] = {}
+        sizes: dict[Partition, int] = {}
+        schema, spec = self.metadata.schema, self.metadata.spec
+        for batch in batches:
+            rows = fitted(pa.Table.from_batches([batch]), schema, self.table)
+            for partition, part in partitioned(rows, schema, spec):
+                waiting.setdefault(partition, []).append(part)
+                sizes[partition] = sizes.get(partition, 0) + part.nbytes
+            while sizes and (max(sizes.values()) >= FILE_ROWS_BYTES or sum(sizes.values()) > BUFFER_BYTES):
+                largest = max(sizes, key=sizes.__getitem__)
+                del sizes[largest]
+                yield self._file(waiting.pop(largest))
+        for parts in waiting.values():
+            yield self._file(parts)
+
+    def _file(self, parts: list[pa.Table]) -> pa.RecordBatch:
+        out = io.BytesIO()
+        pq.write_table(pa.concat_tables(parts), out, compression=self.codec)
+        data = out.getvalue().removesuffix(_ENDING.encode())
+        return pa.RecordBatch.from_pydict({"file": pa.array([data], pa.binary())})
+
+
+def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile, ...]:
+    """Writes the rows of `df`, which fits the table, as new data files. Nobody sees them yet."""
+    driver, metadata = target.driver, target.metadata
+    directories = directory_columns(metadata.schema, metadata.spec)
+    rows = layout.distributed(df.withColumns(directories), tuple(directories)).drop(*directories)
+    encoding = FileEncoding(metadata, target.table, layout.codec)
+    files = rows.mapInArrow(_named(encoding), "file binary")
+    attempt = new_attempt(target)
+    # The cast takes the bytes as they are, whether they are a text or not.
+    texts = files.select(sf.col("file").cast("string"))
+    writer = texts.write.mode("append").options(**COMMITTER, **_TEXT_WRITER)
+    writer.text(f"{require_hadoop_uri(df.sparkSession, driver.store.uri())}/{attempt}")
+    _give_names(driver, attempt)
+    return collected(driver, metadata, attempt)
+
+
+def _named(encoding: FileEncoding) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    # The name of the function is what `explain` and the Spark UI show.
+    def headgate_carried_write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return encoding(batches)
+
+    return headgate_carried_write
+
+
+def _give_names(driver: Driver, attempt: str) -> None:
+    """Names the files for what they are."""
+    keys = [key for key in all_keys(driver.store, f"{attempt}/") if key.endswith(_CARRIED)]
+    driver.host.together([partial(_rename, driver, key) for key in keys])
+
+
+def _rename(driver: Driver, key: str) -> None:
+    store = driver.store
+    assert isinstance(store, RenameNoReplace), store
+    if not store.rename_no_replace(key, f"{key.removesuffix(_CARRIED)}.parquet"):
+        raise InternalError(f"{key} could not be renamed, although nobody else knows of it")
