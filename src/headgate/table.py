@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
@@ -17,7 +17,7 @@ from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
-from headgate.iceberg.partitions import find_column, written_term
+from headgate.iceberg.partitions import find_column, written_terms
 from headgate.iceberg.planning import Plan, plan
 from headgate.iceberg.sorting import written_sort_field
 from headgate.model.table import TableRef
@@ -44,6 +44,42 @@ class TableFile:
     partition: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class TableSnapshot:
+    """A table as one version left its rows. `size_bytes` is None if who wrote it did not say."""
+
+    version: int
+    snapshot_id: int
+    committed_at: datetime
+    operation: str
+    rows: int
+    files: int
+    size_bytes: int | None
+    rows_added: int
+    files_added: int
+    bytes_added: int
+    files_removed: int
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> TableSnapshot:
+        """From what the metadata of the table says."""
+        summary: Mapping[str, str] = raw.get("summary", {})
+        size = summary.get("total-files-size")
+        return cls(
+            version=raw["sequence-number"],
+            snapshot_id=raw["snapshot-id"],
+            committed_at=datetime.fromtimestamp(raw["timestamp-ms"] / 1000, UTC),
+            operation=summary.get("operation", ""),
+            rows=int(summary.get("total-records", 0)),
+            files=int(summary.get("total-data-files", 0)),
+            size_bytes=None if size is None else int(size),
+            rows_added=int(summary.get("added-records", 0)),
+            files_added=int(summary.get("added-data-files", 0)),
+            bytes_added=int(summary.get("added-files-size", 0)),
+            files_removed=int(summary.get("deleted-data-files", 0)),
+        )
+
+
 class Table(Evolvable[CommitResult]):
     """A table of a lake.
 
@@ -68,9 +104,7 @@ class Table(Evolvable[CommitResult]):
     def partition_by(self) -> tuple[str, ...]:
         """How new files are partitioned, as `create_table` takes it."""
         metadata = self._view().metadata
-        return tuple(
-            written_term(metadata.schema, field.source_id, field.transform) for field in metadata.spec.fields
-        )
+        return written_terms(metadata.schema, metadata.spec)
 
     @property
     def sort_by(self) -> tuple[str, ...]:
@@ -93,8 +127,25 @@ class Table(Evolvable[CommitResult]):
     def properties(self) -> Mapping[str, str]:
         return self._view().metadata.properties
 
+    @property
+    def snapshot(self) -> TableSnapshot | None:
+        """The current snapshot, as its summary tells; None for a table that never had rows.
+
+        Only the metadata of the table is read.
+        """
+        current = self._view().metadata.snapshot
+        return None if current is None else TableSnapshot.of(current)
+
+    def history(self) -> tuple[TableSnapshot, ...]:
+        """The snapshots, newest first: those that the metadata of the table keeps, at most 100.
+
+        Older ones stay reachable by their version, which `Lake.log` shows.
+        """
+        return tuple(map(TableSnapshot.of, reversed(self._view().metadata.fields["snapshots"])))
+
     def append(self, rows: Rows, *, args: Sequence[str] = ()) -> CommitResult:
         """Adds rows (a Spark DataFrame, or a pyarrow Table), in a transaction of its own."""
+        _require_repeatable(rows)
         return self._lake._run(args, lambda tx: tx.table(self.name).append(rows))
 
     def overwrite(self, rows: Rows, where: str | None = None, *, args: Sequence[str] = ()) -> CommitResult:
@@ -103,10 +154,12 @@ class Table(Evolvable[CommitResult]):
         In a transaction of its own, which is run again after a conflict. Each of the new rows must be one
         that `where` selects; otherwise `InvalidInputError` shows some that are not, and nothing is changed.
         """
+        _require_repeatable(rows)
         return self._lake._run(args, lambda tx: tx.table(self.name).overwrite(rows, where))
 
     def overwrite_partitions(self, rows: Rows, *, args: Sequence[str] = ()) -> CommitResult:
         """Replaces the partitions that `rows` belong to, in a transaction of its own; others stay."""
+        _require_repeatable(rows)
         return self._lake._run(args, lambda tx: tx.table(self.name).overwrite_partitions(rows))
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
@@ -217,6 +270,15 @@ class TableView:
     def files(self, only: Bound | None = None) -> list[DataFile]:
         """The data files, oldest first; with `only`, those that can hold rows that it selects."""
         return [planned.file for planned in plan(self.loader, self.metadata, only).files]
+
+
+def _require_repeatable(rows: Any) -> None:
+    """Refuses rows that come only once: after a conflict, these methods write them again."""
+    if type(rows).__name__ == "RecordBatchReader":
+        raise InvalidInputError(
+            "the rows of a RecordBatchReader come once, and after a conflict they would be needed again",
+            "append it in a transaction: with lake.transaction() as tx: tx.table(…).append(reader)",
+        )
 
 
 def _understood(where: str | Column | None, schema: Schema) -> tuple[Bound | None, str | Column | None]:

@@ -181,6 +181,15 @@ class Transaction:
             raise InvalidInputError(f"transaction {self.txid} is {self._stage.value}: it has no result")
         return self._result
 
+    @property
+    def committed_before(self) -> CommitResult | None:
+        """What `commit` would return if the batch of the application, or a later one, was committed before.
+
+        None if nothing is known of it, as of the newest version that this transaction has seen. Asked before
+        the work, it saves it.
+        """
+        return self._earlier_batch()
+
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Sets lake properties. They are data, kept for ever and as they are: a secret name is refused."""
         self._require_open()

@@ -20,8 +20,8 @@ from headgate.iceberg.ddl import parse_columns
 from headgate.iceberg.evolution import Evolution, Step, Subject
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table
-from headgate.iceberg.partitions import parse_partition_by
-from headgate.iceberg.rows import ArrowRows, IncomingRows, Target
+from headgate.iceberg.partitions import parse_partition_by, written_terms
+from headgate.iceberg.rows import ArrowRows, BatchRows, IncomingRows, Target
 from headgate.iceberg.sorting import parse_sort_by
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from headgate.commit.driver import Driver
 
 
-Rows: TypeAlias = "pa.Table | DataFrame"
-"""What a table takes: a Spark DataFrame, or a pyarrow Table for small data."""
+Rows: TypeAlias = "pa.Table | pa.RecordBatchReader | DataFrame"
+"""What a table takes: a Spark DataFrame, a pyarrow Table for small data, in a transaction also batches."""
 
 
 class OpenTransaction(Protocol):
@@ -69,8 +69,22 @@ class TableWriter(Evolvable[None]):
         self._tx = tx
         self.name = name
 
+    @property
+    def schema(self) -> Schema:
+        """The columns, as the transaction has them by now."""
+        return self._metadata(self._change()).schema
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        """How the files that are written now are partitioned, as `create_table` takes it."""
+        metadata = self._metadata(self._change())
+        return written_terms(metadata.schema, metadata.spec)
+
     def append(self, rows: Rows) -> None:
-        """Adds rows: a Spark DataFrame, or a pyarrow Table."""
+        """Adds rows: a Spark DataFrame, a pyarrow Table, or a pyarrow RecordBatchReader of any length.
+
+        The batches of a reader are written as they come, so what it reads need not fit into memory.
+        """
         change = self._change()
         self._tx.note(replace(change, added=(*change.added, *self._incoming(change, rows).written())))
 
@@ -123,12 +137,15 @@ class TableWriter(Evolvable[None]):
         target = Target(tx.driver, tx.loader(), self._metadata(change), tx.id, self.name)
         if isinstance(rows, pa.Table):
             return ArrowRows(target, rows)
+        if isinstance(rows, pa.RecordBatchReader):
+            return BatchRows(target, rows)
         if is_from_spark(rows):
             from headgate.spark.rows import SparkRows  # only those who use Spark need pyspark loaded
 
             return SparkRows(target, rows)
         raise InvalidInputError(
-            f"{self.name}: rows must be a Spark DataFrame or a pyarrow Table, not a {type(rows).__name__}"
+            f"{self.name}: rows must be a Spark DataFrame, a pyarrow Table or a pyarrow RecordBatchReader, "
+            f"not a {type(rows).__name__}"
         )
 
     def _metadata(self, change: TableChange) -> TableMetadata:

@@ -10,8 +10,20 @@ from typing import Annotated
 import typer
 
 from headgate.cli import output, streams
+from headgate.cli import tables as table_output
 from headgate.cli.failure import REFUSED, reported
-from headgate.errors import InvalidInputError
+from headgate.cli.options import (
+    AsJson,
+    AtTag,
+    AtTimestamp,
+    AtVersion,
+    Place,
+    StoreOptions,
+    open_at,
+    open_lake,
+    store_options,
+)
+from headgate.errors import InvalidInputError, NotFoundError
 from headgate.lake import Lake
 from headgate.model.probe import ProbeReport
 from headgate.release import __version__
@@ -25,32 +37,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Place = Annotated[str, typer.Argument(metavar="LAKE", help="Where the lake is: a path or a URL.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-StoreOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--option",
-        metavar="NAME=VALUE",
-        help="An option of the storage, such as endpoint=http://localhost:9000. Can be given several times; "
-        "credentials are better kept in the environment.",
-    ),
-]
-
 
 def main() -> None:
     """The entry point of the `headgate` command."""
     sys.exit(streams.run(app))
-
-
-def _options(given: list[str] | None) -> dict[str, str]:
-    options: dict[str, str] = {}
-    for text in given or []:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise InvalidInputError(f"the option {text!r} has no value", "write it as --option NAME=VALUE")
-        options[name] = value
-    return options
 
 
 def _version(wanted: bool) -> None:
@@ -85,7 +75,7 @@ def init(
     with reported(as_json=json):
         reports: list[ProbeReport] = []
         lake = Lake.init(
-            place, strategy=strategy, divisor=divisor, options=_options(option), on_probe=reports.append
+            place, strategy=strategy, divisor=divisor, options=store_options(option), on_probe=reports.append
         )
         if json:
             found = {"promises": output.report_json(reports[0]), "left_by_probe": list(reports[0].left)}
@@ -95,26 +85,22 @@ def init(
         output.say(f"made a lake at {lake.place} with the strategy {lake.strategy}")
 
 
-@app.command(epilog="Example: headgate tables ./lake")
+@app.command(epilog="Example: headgate tables ./lake --version 3")
 def tables(
     place: Place,
-    version: Annotated[
-        int | None, typer.Option(min=0, help="The tables as they were at this version.")
-    ] = None,
+    version: AtVersion = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """List the tables, with their rows, files and bytes."""
+    """List the tables, with their rows, files and bytes. No data file is opened."""
     with reported(as_json=json):
-        lake = Lake.open(place, options=_options(option))
-        seen = lake.version if version is None else version
-        shown = [output.table_json(lake, name, seen) for name in lake.tables(version=seen)]
+        view = open_at(place, option, version, None, None)
+        shown = [table_output.listed_json(view, name) for name in view.tables()]
         if json:
             output.print_json(shown)
         else:
-            output.print_rows(
-                f"{lake.place}", output.TABLE_COLUMNS, [output.table_row(line) for line in shown]
-            )
+            lines = [table_output.listed_row(table) for table in shown]
+            output.print_rows(f"{place}, version {view.version}", table_output.TABLE_COLUMNS, lines)
 
 
 @app.command(epilog="Example: headgate log ./lake --limit 5")
@@ -128,7 +114,7 @@ def log(
 ) -> None:
     """Show the commits, newest first. Every record is checked against the digest in the next one."""
     with reported(as_json=json):
-        lake = Lake.open(place, options=_options(option))
+        lake = open_lake(place, option)
         entries = lake.log(limit=None if everything else limit, before=before)
         if json:
             output.print_json([entry.record for entry in entries])
@@ -141,23 +127,54 @@ def log(
             output.say(f"{left} older: {older}")
 
 
-@app.command(epilog="Example: headgate show ./lake --version 3")
+@app.command(
+    epilog="Examples: headgate show ./lake --version 3 --- headgate show ./lake sales.orders --tag eom"
+)
 def show(
     place: Place,
-    version: Annotated[int | None, typer.Option(min=1, help="Show the record of this version.")] = None,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="A table, as sales.orders; else the lake itself.")
+    ] = None,
+    version: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="The table as it was at this version; without TABLE, the record of the version."
+        ),
+    ] = None,
+    timestamp: AtTimestamp = None,
+    tag: AtTag = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Show what the lake is now, or the whole record of one version."""
+    """Show what the lake is now, the whole record of one version, or a table.
+
+    Other engines can be given the file that `headgate show LAKE TABLE --json` names as metadata.
+    """
     with reported(as_json=json):
-        lake = Lake.open(place, options=_options(option))
-        if version is not None:
-            lake.at(version)  # says which versions there are if this one is not among them
-            output.print_json(lake.log(limit=1, before=version + 1)[0].record)
+        lake = open_lake(place, option)
+        travels = version is not None or timestamp is not None or tag is not None
+        if table is None and travels:
+            output.print_json(_record(lake, lake.at(version, timestamp=timestamp, tag=tag).version))
+        elif table is None:
+            _show_lake(lake, json=json)
         elif json:
-            output.print_json(output.lake_json(lake))
+            output.print_json(table_output.table_json(lake.at(version, timestamp=timestamp, tag=tag), table))
         else:
-            output.print_fields("lake", output.lake_fields(lake))
+            table_output.print_table(lake.at(version, timestamp=timestamp, tag=tag), table)
+
+
+def _show_lake(lake: Lake, *, json: bool) -> None:
+    if json:
+        output.print_json(output.lake_json(lake))
+    else:
+        output.print_fields("lake", output.lake_fields(lake))
+
+
+def _record(lake: Lake, version: int) -> object:
+    entries = lake.log(limit=1, before=version + 1)
+    if not entries:
+        raise NotFoundError("version 0 is the empty lake and has no record", "name a version from 1 on")
+    return entries[0].record
 
 
 @app.command(epilog="Example: headgate doctor s3://bucket/lake --switch-to filetracker")
@@ -185,7 +202,7 @@ def doctor(
     with reported(as_json=json):
         if resolve is not None and switch_to is not None:
             raise InvalidInputError("--resolve and --switch-to do not go together", "run one after the other")
-        lake = Lake.open(place, options=_options(option))
+        lake = open_lake(place, option)
         if resolve is not None:
             _resolve(lake, resolve, json=json)
             return

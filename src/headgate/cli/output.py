@@ -108,6 +108,10 @@ def _change_text(entry: LogEntry) -> str:
         f"-{name}" if value is None else f"{name}={value}" for name, value in entry.lake_properties.items()
     ]
     parts += entry.tables
+    parts += [
+        f"untag {name}" if version is None else f"tag {name} = {version}"
+        for name, version in entry.tags.items()
+    ]
     parts += [f"cancels {txid}" for txid in entry.cancels]
     if entry.kind == "switch":
         parts.append(f"next strategy: {entry.next_strategy}")
@@ -117,30 +121,6 @@ def _change_text(entry: LogEntry) -> str:
 
 
 LOG_COLUMNS = ("version", "committed (UTC)", "kind", "by", "change", "args")
-
-
-def table_json(lake: Lake, name: str, version: int) -> dict[str, Any]:
-    """A table at a version, for programs."""
-    table = lake.table(name, version=version)
-    files = table.files()
-    return {
-        "name": name,
-        "rows": sum(file.rows for file in files),
-        "files": len(files),
-        "bytes": sum(file.size_bytes for file in files),
-        "location": table.location,
-        "metadata": table.metadata_location,
-        "columns": [f"{field.name} {field.field_type}" for field in table.schema.fields],
-    }
-
-
-TABLE_COLUMNS = ("table", "rows", "files", "bytes", "columns")
-
-
-def table_row(table: dict[str, Any]) -> tuple[str, ...]:
-    """A table as a line of `headgate tables`."""
-    numbers = (f"{table[name]:,}" for name in ("rows", "files", "bytes"))
-    return (table["name"], *numbers, ", ".join(table["columns"]))
 
 
 def lake_json(lake: Lake) -> dict[str, Any]:
@@ -153,6 +133,8 @@ def lake_json(lake: Lake) -> dict[str, Any]:
         "version": view.version,
         "strategy": view.strategy,
         "divisor": lake.divisor,
+        "tables": list(view.tables()),
+        "tags": dict(view.tags),
         "properties": dict(view.properties),
         "last_commit": None if last is None else last.record,
     }
@@ -168,9 +150,11 @@ def lake_fields(lake: Lake) -> dict[str, str]:
         "version": str(view.version),
         "strategy": view.strategy,
         "divisor": str(lake.divisor),
+        "tables": f"{len(view.tables()):,}",
     }
     if last is not None:
         fields["last commit"] = f"{last.committed_at:%Y-%m-%d %H:%M:%S} UTC by {last.user}@{last.host}"
+    fields |= {f"tag {name}": f"version {version}" for name, version in view.tags.items()}
     return fields | {f"property {name}": value for name, value in sorted(view.properties.items())}
 
 

@@ -5,7 +5,7 @@ For small data, without a JVM. A file is made whole in memory and put on storage
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -285,16 +285,21 @@ def data_file(
     )
 
 
-def with_nan_counts(file: DataFile, rows: pa.Table, schema: Schema) -> DataFile:
+def nan_counts(rows: pa.Table, schema: Schema) -> dict[int, int]:
+    """The number of NaN in each outermost column of floating point, by field id."""
+    return {
+        column.field_id: int(pc.sum(pc.is_nan(rows.column(column.name))).as_py() or 0)
+        for column in schema.fields
+        if isinstance(column.field_type, FloatType | DoubleType)
+    }
+
+
+def with_nan_counts(file: DataFile, counts: Mapping[int, int]) -> DataFile:
     """The file with the number of NaN in each outermost column, which footers do not have.
 
     Bounds leave NaN out, so without the number nothing is known of a column of floating point.
     """
-    counted = {
-        column.field_id: int(pc.sum(pc.is_nan(rows.column(column.name))).as_py() or 0)
-        for column in schema.fields
-        if isinstance(column.field_type, FloatType | DoubleType) and column.field_id in file.metrics.values
-    }
+    counted = {field_id: count for field_id, count in counts.items() if field_id in file.metrics.values}
     return replace(file, metrics=replace(file.metrics, nans=counted))
 
 

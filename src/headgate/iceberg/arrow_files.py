@@ -20,6 +20,7 @@ from headgate.iceberg.arrow import (
     encode_parquet,
     fitted,
     footer_of,
+    nan_counts,
     partitioned,
     with_nan_counts,
 )
@@ -55,7 +56,7 @@ def _write_one(
     uri = new_file_uri(metadata, txid, partition, driver.host.new_txid())
     driver.put(uri.removeprefix(driver.store.uri() + "/"), data)
     file = data_file(uri, len(data), footer_of(data), partition, metadata)
-    return with_nan_counts(file, rows, metadata.schema)
+    return with_nan_counts(file, nan_counts(rows, metadata.schema))
 
 
 def new_file_uri(metadata: TableMetadata, txid: TxId, partition: Partition, name: TxId) -> str:

@@ -102,6 +102,11 @@ def written_term(schema: Schema, source: int, transform: Transform[Any, Any]) ->
             return f"{transform}({column})"
 
 
+def written_terms(schema: Schema, spec: PartitionSpec) -> tuple[str, ...]:
+    """The fields of a spec as callers write them."""
+    return tuple(written_term(schema, field.source_id, field.transform) for field in spec.fields)
+
+
 def check_names(spec: PartitionSpec, schema: Schema) -> None:
     """Refuses names that stand for two things: directories and engines find partition fields by name."""
     names = [field.name for field in spec.fields]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.rewriting import ArrowRewrite, Rewritten, require_matching
+from headgate.iceberg.rolling import RollingFiles
 from headgate.model.identifiers import TxId
 
 
@@ -64,6 +65,41 @@ class ArrowRows:
         return write_rows(target.driver, target.metadata, fitting, target.txid, target.table)
 
     def rewrite(self, files: Sequence[DataFile], matching: Bound) -> Rewritten:
-        target = self.target
-        anew = ArrowRewrite(target.driver, target.loader, target.metadata, target.txid, target.table)
-        return anew(files, matching)
+        return _rewritten(self.target, files, matching)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRows:
+    """Rows that come in batches, once, and are written as they come: more of them than memory holds."""
+
+    target: Target
+    batches: pa.RecordBatchReader
+
+    def written(self) -> tuple[DataFile, ...]:
+        return self._written(self._fitting())
+
+    def written_matching(self, matching: Bound, where: str) -> tuple[DataFile, ...]:
+        return self._written(self._matching(matching, where))
+
+    def rewrite(self, files: Sequence[DataFile], matching: Bound) -> Rewritten:
+        return _rewritten(self.target, files, matching)
+
+    def _written(self, tables: Iterable[pa.Table]) -> tuple[DataFile, ...]:
+        files = RollingFiles(self.target.driver, self.target.metadata, self.target.txid)
+        for table in tables:
+            files.add(table)
+        return files.finish()
+
+    def _fitting(self) -> Iterator[pa.Table]:
+        for batch in self.batches:
+            yield fitted(pa.Table.from_batches([batch]), self.target.metadata.schema, self.target.table)
+
+    def _matching(self, matching: Bound, where: str) -> Iterator[pa.Table]:
+        for table in self._fitting():
+            require_matching(table, matching, self.target.table, where)
+            yield table
+
+
+def _rewritten(target: Target, files: Sequence[DataFile], matching: Bound) -> Rewritten:
+    anew = ArrowRewrite(target.driver, target.loader, target.metadata, target.txid, target.table)
+    return anew(files, matching)

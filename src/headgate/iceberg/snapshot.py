@@ -24,6 +24,8 @@ from headgate.iceberg.merging import due_merges
 from headgate.iceberg.metadata import NewSnapshot, TableMetadata, with_snapshot
 from headgate.model.identifiers import TxId, Version
 
+TOTAL_SIZE = "total-files-size"
+
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
@@ -98,9 +100,10 @@ def take_snapshot(
     list_path = f"{metadata.location}/metadata/snap-{own_id}-{number}-{occasion.txid}.avro"
     objects = {**maker.objects, list_path: encode_manifest_list(merged, own_id, parent, number)}
     used = {manifest.path for manifest in merged} | {list_path}
+    summary = _summary(change, merged, occasion) | _total_size(metadata, entries, change)
     after = with_snapshot(
         metadata,
-        NewSnapshot(own_id, number, occasion.timestamp_ms, list_path, _summary(change, merged, occasion)),
+        NewSnapshot(own_id, number, occasion.timestamp_ms, list_path, summary),
     )
     return Snapshot(
         after,
@@ -246,6 +249,19 @@ def summaries(
             )
         )
     return tuple(found)
+
+
+def _total_size(
+    metadata: TableMetadata, entries: Mapping[str, Sequence[Entry]], change: FileChange
+) -> dict[str, str]:
+    """The bytes of all files, from those of the snapshot before; nothing if that one does not say."""
+    before = metadata.snapshot
+    known = "0" if before is None else before.get("summary", {}).get(TOTAL_SIZE)
+    if known is None:
+        return {}
+    live = [e.file for group in entries.values() for e in group if e.status is not Status.DELETED]
+    removed = sum(file.size_bytes for file in live if file.path in change.removed)
+    return {TOTAL_SIZE: str(int(known) + sum(file.size_bytes for file in change.added) - removed)}
 
 
 def _summary(change: FileChange, manifests: Sequence[Manifest], occasion: Occasion) -> dict[str, str]:

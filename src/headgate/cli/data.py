@@ -1,0 +1,255 @@
+"""The commands that move rows: ingest, read, sql."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+from headgate.cli import output, rows
+from headgate.cli.app import app
+from headgate.cli.engine import engine
+from headgate.cli.failure import reported
+from headgate.cli.options import (
+    AsJson,
+    AtTag,
+    AtTimestamp,
+    AtVersion,
+    Place,
+    StoreOptions,
+    TableName,
+    open_at,
+    open_lake,
+)
+from headgate.cli.rows import RowFormat
+from headgate.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from headgate.ingest.load import IngestOptions, IngestResult, OnProgress
+    from headgate.lake import Lake
+
+Output = Annotated[
+    RowFormat | None,
+    typer.Option("--output", help="How to print the rows: a table on a terminal, else CSV, unless you say."),
+]
+
+
+@app.command(
+    epilog="Examples: headgate ingest ./lake sales.orders 'orders/*.csv' --partition-by 'day(ts)' --- "
+    "headgate ingest ./lake sales.orders new.jsonl --app loader --batch 42"
+)
+def ingest(
+    place: Place,
+    table: TableName,
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILES...", help="Files, or patterns such as 'a/*.csv'.")
+    ],
+    format: Annotated[
+        str | None, typer.Option(help="csv, json (lines) or parquet; told by the ending if not given.")
+    ] = None,
+    partition_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Partition a new table: a column, or bucket(n, c), truncate(n, c), year(c), month(c), "
+            "day(c), hour(c). Can be given several times.",
+        ),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DDL", help="The columns of a new table, as 'id BIGINT NOT NULL, ts TIMESTAMP'."
+        ),
+    ] = None,
+    header: Annotated[bool, typer.Option(help="CSV: whether the first row names the columns.")] = True,
+    delimiter: Annotated[
+        str | None, typer.Option(help="CSV: what separates values; a comma if not given.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace all rows of the table.")] = False,
+    app_name: Annotated[
+        str | None,
+        typer.Option("--app", help="With --batch: a batch that was loaded before is not loaded again."),
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=0, help="The number of the batch of --app.")] = None,
+    spark: Annotated[bool, typer.Option(help="Load with Spark, or (the default) without a JVM.")] = False,
+    option: StoreOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Load CSV, JSON lines or Parquet files into a table, all in one version; the table is made if needed."""
+    with reported(as_json=json):
+        from headgate.ingest.csv_file import Dialect
+        from headgate.ingest.load import IngestOptions
+
+        if (app_name is None) != (batch is None):
+            raise InvalidInputError("--app and --batch go together", "give both, or none")
+        options = IngestOptions(
+            format=_format(format),
+            schema=schema,
+            partition_by=tuple(partition_by or ()),
+            dialect=Dialect(header, _delimiter(delimiter)),
+            app=None if app_name is None or batch is None else (app_name, batch),
+            overwrite=overwrite,
+        )
+        lake = open_lake(place, option)
+        result = _ingested(lake, table, files, options, spark)
+        if json:
+            output.print_json(_result_json(result))
+        else:
+            output.say(_result_text(result))
+
+
+def _format(given: str | None) -> Any:
+    from headgate.ingest.source import Format
+
+    known = [each.value for each in Format]
+    if given is not None and given not in known:
+        raise InvalidInputError(f"{given!r} is not a format", f"choose one of {', '.join(known)}")
+    return None if given is None else Format(given)
+
+
+def _delimiter(given: str | None) -> str | None:
+    plain = "\t" if given == r"\t" else given
+    if plain is not None and (len(plain) != 1 or plain in '"\r\n' or not plain.isascii()):
+        raise InvalidInputError(f"{given!r} is not a delimiter", r"give one character, as ';', or \t")
+    return plain
+
+
+def _ingested(
+    lake: Lake, table: str, files: list[str], options: IngestOptions, with_spark: bool
+) -> IngestResult:
+    from headgate.ingest.load import ingest as load
+
+    args = ["headgate", "ingest", table, *files]
+    if with_spark:
+        with engine() as spark:
+            return load(lake, table, files, options, args=args, spark=spark)
+    with _progress(table) as on_progress:
+        return load(lake, table, files, options, args=args, on_progress=on_progress)
+
+
+@contextmanager
+def _progress(table: str) -> Iterator[OnProgress]:
+    """A bar on a terminal, on standard error; nothing in a pipe."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TextColumn("{task.fields[rows]:,} rows"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(output.visible(table), total=None, rows=0)
+
+        def on_progress(bytes_read: int, bytes_total: int, rows_read: int) -> None:
+            progress.update(task, completed=bytes_read, total=bytes_total, rows=rows_read)
+
+        yield on_progress
+
+
+def _result_json(result: IngestResult) -> dict[str, Any]:
+    return {
+        "table": result.table,
+        "version": result.version,
+        "created": result.created,
+        "rows": result.rows,
+        "files": result.files,
+        "bytes": result.size_bytes,
+        "sources": result.sources,
+        "already_committed": result.already_committed,
+    }
+
+
+def _result_text(result: IngestResult) -> str:
+    if result.already_committed:
+        return f"version {result.version}: the batch was committed before; nothing was loaded"
+    made = " (new)" if result.created else ""
+    return (
+        f"version {result.version}: {result.rows:,} rows from {result.sources:,} files "
+        f"into {result.table}{made}, as {result.files:,} data files of {result.size_bytes:,} bytes"
+    )
+
+
+@app.command(
+    epilog="Examples: headgate read ./lake sales.orders --where 'id < 10' --columns id,amount --limit 5 --- "
+    "headgate read ./lake sales.orders --version 3 --output jsonl"
+)
+def read(
+    place: Place,
+    table: TableName,
+    where: Annotated[str | None, typer.Option(help='Only rows for which this is true, as "id < 10".')] = None,
+    columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows, any of them.")] = None,
+    version: AtVersion = None,
+    timestamp: AtTimestamp = None,
+    tag: AtTag = None,
+    output_as: Output = None,
+    option: StoreOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Print rows of a table, now or as they were, without starting a JVM."""
+    with reported(as_json=json):
+        wanted = output_as or rows.default_format()
+        view = open_at(place, option, version, timestamp, tag)
+        selected = None if columns is None else [name.strip() for name in columns.split(",")]
+        asked, more = _asked(limit, wanted, json)
+        found = view.table(table).read_arrow(where=where, columns=selected, limit=asked)
+        _print_found(
+            f"{table}, version {view.version}",
+            found,
+            wanted,
+            more,
+            json,
+            {"table": table, "version": view.version},
+        )
+
+
+@app.command(
+    epilog='Examples: headgate sql ./lake "SELECT customer, sum(amount) FROM sales.orders GROUP BY 1" --- '
+    'headgate sql ./lake "SELECT count(*) FROM sales.orders VERSION AS OF 3"'
+)
+def sql(
+    place: Place,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query over the tables of the lake.")],
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows.")] = None,
+    version: AtVersion = None,
+    timestamp: AtTimestamp = None,
+    tag: AtTag = None,
+    output_as: Output = None,
+    option: StoreOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Run a query with Spark on this machine, on the tables of one version, and print its result."""
+    with reported(as_json=json):
+        wanted = output_as or rows.default_format()
+        view = open_at(place, option, version, timestamp, tag)
+        asked, more = _asked(limit, wanted, json)
+        with engine() as spark:
+            result = view.sql(spark, query)
+            found = (result if asked is None else result.limit(asked)).toArrow()
+        _print_found(f"version {view.version}", found, wanted, more, json, {"version": view.version})
+
+
+def _asked(limit: int | None, wanted: RowFormat, json: bool) -> tuple[int | None, bool]:
+    """How many rows to ask for, and whether one of them only tells that there are more."""
+    if limit is not None or json or wanted is not RowFormat.TABLE or not sys.stdout.isatty():
+        return limit, False
+    return rows.SHOWN_ROWS + 1, True
+
+
+def _print_found(
+    title: str, found: Any, wanted: RowFormat, more: bool, json: bool, about: dict[str, Any]
+) -> None:
+    if json:
+        shown = {"columns": rows.columns_json(found), "rows": list(rows.json_rows(found))}
+        sys.stdout.write(json_text.dumps(about | shown, indent=2) + "\n")
+        return
+    rows.print_rows(title, found.slice(0, rows.SHOWN_ROWS) if more else found, wanted)
+    if more and found.num_rows > rows.SHOWN_ROWS:
+        output.say(f"the first {rows.SHOWN_ROWS} rows; more with --limit")

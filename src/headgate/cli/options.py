@@ -1,0 +1,52 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headgate.errors import InvalidInputError
+from headgate.lake import Lake
+from headgate.view import LakeView
+
+Place = Annotated[str, typer.Argument(metavar="LAKE", help="Where the lake is: a path or a URL.")]
+TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, as sales.orders.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+StoreOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="An option of the storage, such as endpoint=http://localhost:9000. Can be given several times; "
+        "credentials are better kept in the environment.",
+    ),
+]
+AtVersion = Annotated[int | None, typer.Option("--version", min=0, help="As it was at this version.")]
+AtTimestamp = Annotated[
+    str | None,
+    typer.Option("--timestamp", help="As it was at this moment: 2026-11-15T10:00:00Z. UTC without a zone."),
+]
+AtTag = Annotated[str | None, typer.Option("--tag", help="As it was where this tag points to.")]
+
+
+def store_options(given: list[str] | None) -> dict[str, str]:
+    """The options of the storage by name."""
+    options: dict[str, str] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            raise InvalidInputError(f"the option {text!r} has no value", "write it as --option NAME=VALUE")
+        options[name] = value
+    return options
+
+
+def open_lake(place: str, option: list[str] | None) -> Lake:
+    return Lake.open(place, options=store_options(option))
+
+
+def open_at(
+    place: str, option: list[str] | None, version: int | None, timestamp: str | None, tag: str | None
+) -> LakeView:
+    """The lake as it was, or as it is now and unchanging from then on."""
+    return open_lake(place, option).at(version, timestamp=timestamp, tag=tag)

@@ -1,0 +1,95 @@
+"""Rows as text: a table for people, CSV, JSON lines, or one JSON document."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from headgate.cli import output
+from headgate.cli.values import column_values, text_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SHOWN_ROWS = 50
+"""How many rows a terminal gets unless more are asked for."""
+_QUOTED = frozenset(',"\r\n')
+
+
+class RowFormat(StrEnum):
+    TABLE = "table"
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+def default_format() -> RowFormat:
+    """A table on a terminal, CSV in a pipe."""
+    return RowFormat.TABLE if sys.stdout.isatty() else RowFormat.CSV
+
+
+def print_rows(title: str, rows: pa.Table, wanted: RowFormat) -> None:
+    match wanted:
+        case RowFormat.TABLE:
+            _print_table(title, rows)
+        case RowFormat.CSV:
+            write_csv(rows)
+        case RowFormat.JSONL:
+            for row in json_rows(rows):
+                sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def json_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
+    """Each row by the names of its columns."""
+    columns = [column_values(column) for column in rows.columns]
+    for number in range(rows.num_rows):
+        yield {name: column[number] for name, column in zip(rows.column_names, columns, strict=True)}
+
+
+def columns_json(rows: pa.Table) -> list[dict[str, str]]:
+    return [{"name": field.name, "type": str(field.type)} for field in rows.schema]
+
+
+def write_csv(rows: pa.Table) -> None:
+    """A header and a line for each row. A null is nothing, empty text is `""`."""
+    sys.stdout.write(",".join(map(csv_cell, rows.column_names)) + "\n")
+    columns = [column_values(column) for column in rows.columns]
+    for number in range(rows.num_rows):
+        sys.stdout.write(",".join(csv_cell(text_of(column[number])) for column in columns) + "\n")
+
+
+def csv_cell(text: str | None) -> str:
+    if text is None:
+        return ""
+    if text == "" or _QUOTED & set(text) or text != text.strip():
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _print_table(title: str, rows: pa.Table) -> None:
+    columns = [column_values(column) for column in rows.columns]
+    if not sys.stdout.isatty():
+        cells = [
+            ["NULL" if c[n] is None else text_of(c[n]) or "" for c in columns] for n in range(rows.num_rows)
+        ]
+        output.print_rows(title, rows.column_names, cells)
+        return
+    table = Table(
+        title=Text(output.visible(title)), title_justify="left", title_style="bold", header_style="bold cyan"
+    )
+    for name, column in zip(rows.column_names, columns, strict=True):
+        numbers = any(isinstance(value, int | float) and not isinstance(value, bool) for value in column)
+        table.add_column(Text(output.visible(name)), justify="right" if numbers else "left", overflow="fold")
+    for number in range(rows.num_rows):
+        table.add_row(*(_cell(column[number]) for column in columns))
+    output.console().print(table)
+
+
+def _cell(value: Any) -> Text:
+    text = text_of(value)
+    return Text("NULL", style="dim") if text is None else Text(output.visible(text))

@@ -1,0 +1,125 @@
+"""Tables as people and programs see them, from their metadata alone: no data file is opened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from headgate.cli import output
+from headgate.view import LakeView
+
+if TYPE_CHECKING:
+    from headgate.table import Table, TableSnapshot
+
+SHOWN_HISTORY = 10
+TABLE_COLUMNS = ("table", "rows", "files", "bytes", "columns")
+COLUMN_COLUMNS = ("id", "column", "type", "", "description")
+HISTORY_COLUMNS = ("version", "committed (UTC)", "operation", "rows added", "rows", "files", "bytes")
+
+
+def listed_json(view: LakeView, name: str) -> dict[str, Any]:
+    """A table as an entry of `headgate tables`."""
+    table = view.table(name)
+    return {
+        "name": name,
+        **_size(table),
+        "location": table.location,
+        "metadata": table.metadata_location,
+        "columns": [f"{field.name} {field.field_type}" for field in table.schema.fields],
+    }
+
+
+def listed_row(table: dict[str, Any]) -> tuple[str, ...]:
+    """A table as a line of `headgate tables`."""
+    numbers = (f"{table[name]:,}" for name in ("rows", "files", "bytes"))
+    return (table["name"], *numbers, ", ".join(table["columns"]))
+
+
+def table_json(view: LakeView, name: str) -> dict[str, Any]:
+    """All of a table, for programs. `metadata` is the exact file that other engines can be given."""
+    table = view.table(name)
+    return {
+        "name": name,
+        "version": view.version,
+        "location": table.location,
+        "metadata": table.metadata_location,
+        "columns": _columns(table),
+        "partition_by": list(table.partition_by),
+        "sort_by": list(table.sort_by),
+        "properties": dict(table.properties),
+        **_size(table),
+        "history": [_snapshot_json(snapshot) for snapshot in table.history()],
+    }
+
+
+def print_table(view: LakeView, name: str) -> None:
+    """All of a table, for people."""
+    shown = table_json(view, name)
+    fields = {
+        "version": str(view.version),
+        "rows": f"{shown['rows']:,}",
+        "files": f"{shown['files']:,}",
+        "bytes": f"{shown['bytes']:,}",
+        "partitioned by": ", ".join(shown["partition_by"]) or "nothing",
+        "sorted by": ", ".join(shown["sort_by"]) or "nothing",
+        "location": shown["location"],
+        "metadata": shown["metadata"],
+    }
+    properties = {f"property {key}": value for key, value in sorted(shown["properties"].items())}
+    output.print_fields(name, fields | properties)
+    rows = [
+        (str(c["id"]), c["name"], c["type"], "required" if c["required"] else "", c["doc"] or "")
+        for c in shown["columns"]
+    ]
+    output.print_rows("Columns", COLUMN_COLUMNS, rows)
+    history = view.table(name).history()[:SHOWN_HISTORY]
+    output.print_rows("Last changes of its rows", HISTORY_COLUMNS, [_history_row(each) for each in history])
+
+
+def _columns(table: Table) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": field.field_id,
+            "name": field.name,
+            "type": str(field.field_type),
+            "required": field.required,
+            "doc": field.doc,
+        }
+        for field in table.schema.fields
+    ]
+
+
+def _size(table: Table) -> dict[str, int]:
+    snapshot = table.snapshot
+    if snapshot is None:
+        return {"rows": 0, "files": 0, "bytes": 0}
+    size = snapshot.size_bytes
+    if size is None:  # another engine wrote the summary; the manifests know it too
+        size = sum(file.size_bytes for file in table.files())
+    return {"rows": snapshot.rows, "files": snapshot.files, "bytes": size}
+
+
+def _snapshot_json(snapshot: TableSnapshot) -> dict[str, Any]:
+    return {
+        "version": snapshot.version,
+        "snapshot_id": snapshot.snapshot_id,
+        "committed_at": snapshot.committed_at.isoformat(),
+        "operation": snapshot.operation,
+        "rows": snapshot.rows,
+        "files": snapshot.files,
+        "bytes": snapshot.size_bytes,
+        "rows_added": snapshot.rows_added,
+        "files_added": snapshot.files_added,
+        "files_removed": snapshot.files_removed,
+    }
+
+
+def _history_row(snapshot: TableSnapshot) -> tuple[str, ...]:
+    return (
+        str(snapshot.version),
+        f"{snapshot.committed_at:%Y-%m-%d %H:%M:%S}",
+        snapshot.operation,
+        f"{snapshot.rows_added:,}",
+        f"{snapshot.rows:,}",
+        f"{snapshot.files:,}",
+        "" if snapshot.size_bytes is None else f"{snapshot.size_bytes:,}",
+    )

@@ -1,0 +1,6 @@
+"""Files of other programs into tables: CSV, JSON lines and Parquet, any number of them in one version."""
+
+from headgate.ingest.load import IngestOptions, IngestResult, ingest
+from headgate.ingest.source import Format
+
+__all__ = ["Format", "IngestOptions", "IngestResult", "ingest"]

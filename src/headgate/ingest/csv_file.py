@@ -1,0 +1,122 @@
+"""CSV files: an unquoted empty value is null, `""` is empty text, and a quoted value may hold line ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+
+from headgate.errors import InvalidInputError
+from headgate.ingest.source import OnBytes, SourceFile
+from headgate.ingest.text_value import from_text, is_bytes, is_moment
+
+BLOCK_BYTES = 8 * 1024 * 1024
+_AT = re.compile(
+    r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )?(?P<rest>.*)", re.S
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How CSV files are written. Without `header` the columns are those of the table, in its order."""
+
+    header: bool = True
+    delimiter: str | None = None
+
+
+def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
+    """The columns of a file, their types as its first rows show them."""
+    with _opened(source, dialect, None, lambda _: None) as reader:
+        schema: pa.Schema = reader.schema
+        return schema
+
+
+def batches(source: SourceFile, dialect: Dialect, wanted: pa.Schema, on_bytes: OnBytes) -> Iterator[pa.Table]:
+    """The rows of a file, with the types of those columns of `wanted` that it has.
+
+    The `InvalidInputError` names the file, and the row and the column as far as they are known.
+    """
+    row = 2 if dialect.header else 1
+    with _opened(source, dialect, wanted, on_bytes) as reader:
+        while True:
+            try:
+                batch = pa.Table.from_batches([reader.read_next_batch()])
+            except StopIteration:
+                return
+            except pa.ArrowInvalid as error:
+                raise _refusal(source, error, reader.schema.names) from error
+            yield _with_texts(batch, wanted, source, row)
+            row += batch.num_rows
+
+
+def _opened(
+    source: SourceFile, dialect: Dialect, wanted: pa.Schema | None, on_bytes: OnBytes
+) -> arrow_csv.CSVStreamingReader:
+    named = None if dialect.header or wanted is None else wanted.names
+    try:
+        return arrow_csv.open_csv(
+            source.opened(on_bytes),
+            # One thread, so that errors know the row.
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False,
+                block_size=BLOCK_BYTES,
+                column_names=named,
+                autogenerate_column_names=not dialect.header and named is None,
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=dialect.delimiter or ("\t" if source.is_tsv else ","), newlines_in_values=True
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types={} if wanted is None else _readable(wanted, source),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        raise _refusal(source, error, [] if wanted is None else wanted.names) from error
+
+
+def _readable(wanted: pa.Schema, source: SourceFile) -> dict[str, pa.DataType]:
+    """The types that Arrow reads: those of `wanted`, and text for what is converted afterwards."""
+    for field in wanted:
+        if pa.types.is_nested(field.type):
+            raise InvalidInputError(
+                f"{source}: column {field.name} of the table is {field.type}, which a CSV file cannot hold",
+                "use JSON lines or Parquet",
+            )
+    return {field.name: _readable_type(field.type) for field in wanted}
+
+
+def _readable_type(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if is_bytes(kind) or is_moment(kind) else kind
+
+
+def _with_texts(batch: pa.Table, wanted: pa.Schema, source: SourceFile, first_row: int) -> pa.Table:
+    for position, name in enumerate(batch.column_names):
+        if name not in wanted.names:
+            continue  # refused later, together with every other difference
+        kind = wanted.field(name).type
+        if is_bytes(kind) or is_moment(kind):
+            try:
+                values = from_text(batch.column(position), kind, first_row, name)
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{source}, {error.problem}", error.next_step) from error
+            batch = batch.set_column(position, name, values)
+    return batch
+
+
+def _refusal(source: SourceFile, error: pa.ArrowInvalid, names: list[str]) -> InvalidInputError:
+    found = _AT.match(str(error))
+    assert found is not None  # every part of it may be missing
+    where = [str(source)]
+    if found["row"]:
+        where.append(f"row {found['row']}")
+    if found["column"] and int(found["column"]) < len(names):
+        where.append(f"column {names[int(found['column'])]}")
+    return InvalidInputError(
+        f"{', '.join(where)}: {found['rest']}", "correct the file, or say other types with --schema"
+    )

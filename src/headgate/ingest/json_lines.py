@@ -1,0 +1,129 @@
+"""Files of JSON lines: an object on each line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.json as arrow_json
+
+from headgate.errors import InvalidInputError
+from headgate.ingest.inference import json_schema
+from headgate.ingest.source import OnBytes, SourceFile
+from headgate.ingest.text_value import from_text, is_bytes
+
+BLOCK_BYTES = 8 * 1024 * 1024
+SAMPLE_BYTES = 1024 * 1024
+
+
+def sampled_schema(source: SourceFile) -> pa.Schema:
+    """The columns of a file, their types as its first rows show them."""
+    first_line, block = next(_blocks(source, SAMPLE_BYTES, lambda _: None), (1, b""))
+    rows = [
+        (number, _object(line, source, number))
+        for number, line in enumerate(block.splitlines(), first_line)
+        if line.strip()
+    ]
+    return json_schema(rows, source)
+
+
+def batches(source: SourceFile, wanted: pa.Schema, on_bytes: OnBytes) -> Iterator[pa.Table]:
+    """The rows of a file as `wanted` has them; what is missing is null.
+
+    The `InvalidInputError` names the file and the line.
+    """
+    readable = pa.schema([pa.field(f.name, _readable(f.type, f.name, source)) for f in wanted])
+    for first_line, block in _blocks(source, BLOCK_BYTES, on_bytes):
+        if not block.strip():
+            continue
+        try:
+            rows = _parsed(block, readable)
+        except pa.ArrowInvalid as error:
+            raise _refusal(source, first_line, block, readable, error) from error
+        yield _converted(rows, wanted, source, first_line)
+
+
+def _blocks(source: SourceFile, size_bytes: int, on_bytes: OnBytes) -> Iterator[tuple[int, bytes]]:
+    """Whole lines of about so many bytes, with the number of the first."""
+    line, rest = 1, b""
+    with source.opened(on_bytes) as file:
+        while data := file.read(size_bytes):
+            whole, end, tail = (rest + data).rpartition(b"\n")
+            if line == 1 and (whole or tail).lstrip()[:1] == b"[":
+                raise InvalidInputError(
+                    f"{source} is one JSON array, not JSON lines",
+                    f"make lines of it, as with jq -c '.[]' {source}",
+                )
+            if end:
+                yield line, whole + end
+                line += whole.count(b"\n") + 1
+            rest = tail
+    if rest:
+        yield line, rest
+
+
+def _parsed(block: bytes, readable: pa.Schema) -> pa.Table:
+    return arrow_json.read_json(
+        pa.BufferReader(block),
+        read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(block) + 1),
+        parse_options=arrow_json.ParseOptions(explicit_schema=readable, unexpected_field_behavior="error"),
+    )
+
+
+def _readable(kind: pa.DataType, column: str, source: SourceFile) -> pa.DataType:
+    """The type that Arrow reads from JSON, from which `kind` is made afterwards."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_readable(kind.value_type, f"{column}.element", source))
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, _readable(f.type, f"{column}.{f.name}", source)) for f in kind])
+    if pa.types.is_map(kind) or (is_bytes(kind) and "." in column):
+        raise InvalidInputError(
+            f"{source}: column {column} of the table is {kind}, which is not read from JSON",
+            "use Parquet, or --spark",
+        )
+    as_text = pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_large_string(kind)
+    return pa.string() if as_text or is_bytes(kind) else kind
+
+
+def _converted(rows: pa.Table, wanted: pa.Schema, source: SourceFile, first_line: int) -> pa.Table:
+    columns = []
+    for field in wanted:
+        try:
+            columns.append(from_text(rows.column(field.name), field.type, first_line, field.name))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{source}, {error.problem}", error.next_step) from error
+    return pa.table(columns, names=wanted.names)
+
+
+def _refusal(
+    source: SourceFile, first_line: int, block: bytes, readable: pa.Schema, whole: pa.ArrowInvalid
+) -> InvalidInputError:
+    """Names the first line that cannot be read by itself."""
+    advice = "correct the file, or say other types with --schema"
+    for number, line in enumerate(block.splitlines(), first_line):
+        if not line.strip():
+            continue
+        try:
+            _parsed(line, readable)
+        except pa.ArrowInvalid as error:
+            row = _object(line, source, number)
+            unknown = sorted(set(row) - set(readable.names))
+            problem = f"column {unknown[0]} is not in the table" if unknown else _without_row(error)
+            return InvalidInputError(f"{source}, line {number}: {problem}", advice)
+    return InvalidInputError(f"{source}, from line {first_line} on: {whole}", advice)
+
+
+def _without_row(error: pa.ArrowInvalid) -> str:
+    return str(error).removeprefix("JSON parse error: ").removesuffix(" in row 0")
+
+
+def _object(line: bytes, source: SourceFile, number: int) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise InvalidInputError(f"{source}, line {number} is not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise InvalidInputError(f"{source}, line {number} is not a JSON object")
+    return row

@@ -1,0 +1,114 @@
+"""The files that rows come from: which they are, of which format, and how much of them was read."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from headgate.errors import InvalidInputError
+
+
+class Format(Enum):
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+
+
+ENDINGS = {
+    ".csv": Format.CSV,
+    ".tsv": Format.CSV,
+    ".json": Format.JSON,
+    ".jsonl": Format.JSON,
+    ".ndjson": Format.JSON,
+    ".parquet": Format.PARQUET,
+}
+COMPRESSED = (".gz", ".bz2", ".zst")
+OnBytes: TypeAlias = Callable[[int], None]
+"""Is told how many bytes of a file were read since the last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    path: Path
+    format: Format
+    size_bytes: int
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def is_tsv(self) -> bool:
+        return _ending(self.path) == ".tsv"
+
+    def opened(self, on_bytes: OnBytes) -> Any:
+        """The file as Arrow reads it, decompressed if its ending says so."""
+        raw = pa.PythonFile(_Counted(self.path, on_bytes), mode="r")
+        kind = self.path.suffix.lower()
+        return pa.CompressedInputStream(raw, kind.removeprefix(".")) if kind in COMPRESSED else raw
+
+
+class _Counted:
+    """A file that tells how much of it was read."""
+
+    def __init__(self, path: Path, on_bytes: OnBytes) -> None:
+        self._file = path.open("rb")
+        self._on_bytes = on_bytes
+        self.closed = False
+
+    def read(self, count: int = -1) -> bytes:
+        data = self._file.read(count)
+        self._on_bytes(len(data))
+        return data
+
+    def close(self) -> None:
+        self.closed = True
+        self._file.close()
+
+
+def find_sources(patterns: Sequence[str], wanted: Format | None) -> tuple[SourceFile, ...]:
+    """The files that the patterns name, in their order, those of a glob sorted; each once.
+
+    The format is the one that is wanted, or else that of the ending. `InvalidInputError` names what is
+    missing, or has no format.
+    """
+    paths: dict[Path, None] = {}
+    for pattern in patterns:
+        paths.update(dict.fromkeys(_matching(pattern)))
+    if not paths:
+        raise InvalidInputError("no files are given", "name some, or a pattern such as 'orders/*.csv'")
+    return tuple(SourceFile(path, wanted or _format_of(path), path.stat().st_size) for path in paths)
+
+
+def _matching(pattern: str) -> list[Path]:
+    path = Path(pattern)
+    if path.is_dir():
+        raise InvalidInputError(f"{pattern} is a directory", f"name its files: '{path / '*'}'")
+    if path.exists():
+        return [path]
+    found = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207 — of any root
+    files = [each for each in found if each.is_file()]
+    if not files:
+        what = "no file matches" if glob.has_magic(pattern) else "there is no file"
+        raise InvalidInputError(f"{what} {pattern}", "check the path; nothing was changed")
+    return files
+
+
+def _format_of(path: Path) -> Format:
+    known = ENDINGS.get(_ending(path))
+    if known is None:
+        raise InvalidInputError(
+            f"{path}: its ending does not tell the format", "give --format csv, json or parquet"
+        )
+    return known
+
+
+def _ending(path: Path) -> str:
+    """The ending of the name, without that of a compression."""
+    plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
+    return plain.suffix.lower()

@@ -1,0 +1,75 @@
+"""Loading files with Spark: for many cores or a cluster, with Spark's own rules for reading files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headgate.errors import InvalidInputError
+from headgate.ingest.load import IngestOptions, existing
+from headgate.ingest.source import Format, SourceFile
+from headgate.writing import is_from_spark, schema_of
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headgate.transaction import Transaction
+
+
+def through_spark(
+    tx: Transaction, table: str, sources: Sequence[SourceFile], options: IngestOptions, spark: SparkSession
+) -> bool:
+    """Adds the rows of the files to the transaction, and returns whether the table is made by it."""
+    writer = existing(tx, table, options)
+    created = writer is None
+    schema = schema_of(options.schema) if options.schema else None if writer is None else writer.schema
+    rows = _read(spark, sources, options, schema)
+    if writer is None:
+        writer = tx.create_table(table, schema or rows.schema, partition_by=options.partition_by)
+    if options.overwrite and not created:
+        writer.overwrite(rows)
+    else:
+        writer.append(rows)
+    return created
+
+
+def _read(
+    spark: SparkSession, sources: Sequence[SourceFile], options: IngestOptions, schema: Schema | None
+) -> DataFrame:
+    kind = sources[0].format
+    other = next((source for source in sources if source.format is not kind), None)
+    if other is not None:
+        raise InvalidInputError(
+            f"{sources[0]} is {kind.value} and {other} is {other.format.value}",
+            "give Spark files of one format at a time",
+        )
+    reader: Any = spark.read.options(**_options(sources[0], options, schema))
+    if schema is not None and kind is not Format.PARQUET:
+        from headgate.spark.types import schema_to_spark
+
+        reader = reader.schema(schema_to_spark(schema))
+    try:
+        rows: DataFrame = reader.format(kind.value).load(
+            [source.path.absolute().as_uri() for source in sources]
+        )
+    except Exception as error:
+        if not is_from_spark(error):
+            raise
+        raise InvalidInputError(f"Spark cannot read the files: {error}") from error
+    return rows
+
+
+def _options(source: SourceFile, options: IngestOptions, schema: Schema | None) -> dict[str, str]:
+    if source.format is not Format.CSV:
+        return {"mode": "FAILFAST"}
+    dialect = options.dialect
+    return {
+        "mode": "FAILFAST",
+        "header": str(dialect.header).lower(),
+        "sep": dialect.delimiter or ("\t" if source.is_tsv else ","),
+        "multiLine": "true",
+        "inferSchema": str(schema is None).lower(),
+        # Otherwise the names in the header would not be looked at.
+        "enforceSchema": "false",
+    }
