@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import headgate as hg
 
@@ -43,7 +44,7 @@ class WriterProcess:
     commits: int
     progress: Progress
     options: Mapping[str, str] = field(default_factory=dict)
-    program: Sequence[str] = ("-m", "headgate.demo.writer")
+    program: Sequence[str] = (str(Path(__file__).parent / "properties.py"),)
     on_commit: Callable[[WriterProcess, int], None] = lambda writer, count: None
     told: list[tuple[int, str]] = field(default_factory=list)
 

@@ -11,6 +11,7 @@ import typer
 
 from headgate.cli import output, streams
 from headgate.cli import tables as table_output
+from headgate.cli.engine import engine
 from headgate.cli.failure import REFUSED, reported
 from headgate.cli.options import (
     AsJson,
@@ -235,12 +236,17 @@ def demo(
         typer.Option("--dir", help="Where to make the lake; a new temporary directory if not given."),
     ] = None,
 ) -> None:
-    """See Headgate at work: several processes write to one lake at once, and one of them is killed."""
+    """See Headgate at work: a small shop on a new lake, several writers at once, one of them killed.
+
+    Generated orders and customers; processes and Spark append at the same time; transactions over two
+    tables; a new column; time travel; a query. Needs Java, and takes about half a minute.
+    """
     from headgate.demo import story
 
     with reported(as_json=False):
-        place = directory or Path(tempfile.mkdtemp(prefix="headgate-demo-"))
-        story.tell(place, output.console())
-        output.console().print("[bold]Try next[/bold]")
-        for command in ("log", "show", "doctor"):
-            output.say(f"  {output.command_line(command, str(place))}")
+        with engine(alive=False, spark_sql_shuffle_partitions=4) as spark:
+            place = directory or Path(tempfile.mkdtemp(prefix="headgate-demo-"))
+            story.tell(place, output.console(), spark)
+        output.console().print("[bold]Look further[/bold]")
+        for words in story.LOOK_FURTHER:
+            output.say(f"  {output.command_line(words[0], str(place), *words[1:])}")

@@ -170,10 +170,9 @@ def _result_text(result: IngestResult) -> str:
     if result.already_committed:
         return f"version {result.version}: the batch was committed before; nothing was loaded"
     made = " (new)" if result.created else ""
-    return (
-        f"version {result.version}: {result.rows:,} rows from {result.sources:,} files "
-        f"into {result.table}{made}, as {result.files:,} data files of {result.size_bytes:,} bytes"
-    )
+    rows_read, sources = output.count(result.rows, "row"), output.count(result.sources, "file")
+    data_files = output.count(result.files, "data file")
+    return f"version {result.version}: {rows_read} from {sources} into {result.table}{made}, as {data_files} of {result.size_bytes:,} bytes"
 
 
 @app.command(

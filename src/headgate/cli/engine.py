@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -18,37 +20,43 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_LINES = 5
+_CONDITION = re.compile(r"\[[A-Z_.]+\]")
+"""How Spark marks errors of those who call it."""
+_CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 
 
 @contextmanager
-def engine(master: str = "local[*]") -> Iterator[SparkSession]:
-    """A Spark session for the block. What Spark says goes to a file, of which errors show the end.
+def engine(*, alive: bool = True, **settings: Any) -> Iterator[SparkSession]:
+    """A Spark session on this machine for the block. What it logs goes to a file, of which errors show the end.
 
-    Its errors become those of our tree. Raises `UnsupportedError` if there is no Java.
+    `alive` gives a sign of life while the block works. Spark's errors become those of our tree. Raises
+    `UnsupportedError`, before anything is done, if there is no Java.
     """
     from headgate.spark.session import require_java, session
 
     require_java()
+    # Spark's errors are raised; this writes them to standard error as well.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     with tempfile.TemporaryDirectory(prefix="headgate-spark-") as directory:
         log = Path(directory, "spark.log")
         with _translated(log):
             with _said_into(log) as terminal, terminal.status("Spark is starting …"):
-                spark = session(master, **{"spark.log.level": "ERROR", "spark.sql.warehouse.dir": directory})
+                spark = session(spark_log_level="ERROR", spark_sql_warehouse_dir=directory, **settings)
             try:
-                with working("Spark is working …"):
+                with _working() if alive else nullcontext():
                     yield spark
             finally:
                 spark.stop()
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
+def _working() -> Iterator[None]:
     """A sign of life on a terminal, on standard error."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
         return
-    with console.status(what):
+    with console.status("Spark is working …"):
         yield
 
 
@@ -78,13 +86,19 @@ def _translated(log: Path) -> Iterator[None]:
     except Exception as error:
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
-        text = str(error).strip()
+        text = _cause(str(error).strip())
         if "JAVA_GATEWAY_EXITED" in text:
             raise UnsupportedError(f"Spark did not start: {_end(log) or text}") from error
-        condition = getattr(error, "getCondition", lambda: None)()
-        if condition is not None:
-            raise InvalidInputError(f"Spark cannot run it: {text}", "see Spark's SQL reference") from error
-        raise StorageError(f"Spark failed: {text.splitlines()[0]}", "see what it says above") from error
+        if _CONDITION.match(text):
+            raise InvalidInputError(f"Spark refuses: {text}", "correct the query or the data") from error
+        raise StorageError(f"Spark failed: {text.splitlines()[0]}") from error
+
+
+def _cause(text: str) -> str:
+    """What an error of Spark says, or the innermost of those that it was caused by."""
+    found: list[str] = _CAUSED_BY.findall(text)
+    marked = [cause for cause in found if _CONDITION.match(cause)]
+    return (marked or found or [text])[-1]
 
 
 def _end(log: Path) -> str:

@@ -50,6 +50,11 @@ def say(text: str) -> None:
     console().print(Text(visible(text)))
 
 
+def count(number: int, noun: str) -> str:
+    """So many of something, as `1 row` or `2,000 rows`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def command_line(*words: str) -> str:
     """A command of this program for people to type: by its name if that is on the PATH, else by its path."""
     started_by = Path(sys.argv[0])

@@ -1,73 +1,60 @@
-"""The story of the demonstration: several processes write to one lake, one of them dies, nothing is lost."""
+"""The story of the demonstration: a small shop on a lake, with many writers, one of whom dies."""
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Table as Shown
 
+from headgate.demo.processes import FIRST_ID, SPARK, WRITERS, DemoWriter, write_at_once
+from headgate.demo.shop import CUSTOMER_COLUMNS, ORDER_COLUMNS, ORDER_EXPRESSIONS, customers, orders
+from headgate.demo.writer import ROWS
 from headgate.errors import InternalError
-from headgate.lake import Lake
+from headgate.lake import Lake, LogEntry
 from headgate.model.probe import ProbeReport
 
-WRITERS = 4
-COMMITS = 25
-KILLED = 2
-KILLED_AFTER = 10
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIRST_ORDERS = 1000
+SPARK_COMMITS = 3
+SPARK_ROWS = 2000
+LATE_ORDERS = 500
+TAG = "before-channels"
+LOOK_FURTHER = (
+    ("log",),
+    ("tables",),
+    ("show", "sales.orders"),
+    ("read", "sales.orders", "--where", "amount > 199", "--limit", "5"),
+    ("read", "sales.orders", "--tag", TAG, "--limit", "5"),
+    ("sql", "SELECT channel, count(*) FROM sales.orders GROUP BY channel"),
+)
+"""Commands to type next; the lake goes behind the first word of each."""
+QUERY = f"""\
+SELECT c.country, count(*) AS orders, sum(o.amount) AS amount,
+       count(o.channel) AS with_channel, any_value(before.orders) AS orders_before
+FROM sales.orders o
+JOIN sales.customers c ON c.id = o.customer
+JOIN (SELECT c.country, count(*) AS orders
+      FROM sales.orders VERSION AS OF '{TAG}' o JOIN sales.customers c ON c.id = o.customer
+      GROUP BY c.country) before ON before.country = c.country
+GROUP BY c.country ORDER BY amount DESC"""
 
 
-@dataclass
-class DemoWriter:
-    """A writer process and what it was told."""
-
-    name: str
-    process: subprocess.Popen[str]
-    told: list[tuple[int, str]] = field(default_factory=list)
-
-    def wait_until_ready(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.readline()
-
-    def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("go\n")
-        self.process.stdin.close()
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def read(self, on_commit: Callable[[DemoWriter], None]) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            version, _, txid = line.strip().partition(" ")
-            if len(txid) == 32:
-                self.told.append((int(version), txid))
-                on_commit(self)
-        self.process.stdout.close()
-
-
-def tell(directory: Path, console: Console) -> None:
+def tell(directory: Path, console: Console, spark: SparkSession) -> Lake:
     """Tells the story on a new lake in `directory`."""
     lake = _make_lake(directory, console)
-    console.rule(f"[bold]2. {WRITERS} processes commit to it at once, and one of them is killed")
-    writers = _write(directory, console)
-    _show_writers(lake, writers, console)
+    _open_shop(lake, console)
+    _sell(lake, directory, console, spark)
+    _evolve(lake, console)
+    _travel(lake, console)
+    _ask(lake, console, spark)
     _show_versions(lake, console)
-    _check(lake, writers)
-    console.print(
-        f"\nEvery commit that a process was told of is in the log once; versions 1 to {lake.version} have no "
-        "gap.\nNobody held a lock, and no server was asked.\n"
-    )
+    return lake
 
 
 def _make_lake(directory: Path, console: Console) -> Lake:
@@ -80,75 +67,127 @@ def _make_lake(directory: Path, console: Console) -> Lake:
     return lake
 
 
-def _write(directory: Path, console: Console) -> list[DemoWriter]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress, _writers(directory) as writers:
-        bars = {writer.name: progress.add_task(writer.name, total=COMMITS) for writer in writers}
-
-        def on_commit(writer: DemoWriter) -> None:
-            progress.advance(bars[writer.name])
-            if writer.name == f"writer-{KILLED}" and len(writer.told) == KILLED_AFTER:
-                writer.process.send_signal(signal.SIGKILL)
-                progress.update(bars[writer.name], description=f"[red]{writer.name} (killed)[/]")
-
-        threads = [threading.Thread(target=writer.read, args=(on_commit,)) for writer in writers]
-        for writer, thread in zip(writers, threads, strict=True):
-            writer.go()
-            thread.start()
-        for writer, thread in zip(writers, threads, strict=True):
-            writer.process.wait()
-            thread.join()
-    return writers
+def _open_shop(lake: Lake, console: Console) -> None:
+    console.rule("[bold]2. Two tables are made and filled, in one version")
+    with lake.transaction(["open the shop"]) as tx:
+        tx.create_table("sales.customers", CUSTOMER_COLUMNS).append(customers())
+        bought = orders(range(FIRST_ORDERS))
+        tx.create_table("sales.orders", ORDER_COLUMNS, partition_by=["day(ts)"]).append(bought)
+    console.print(f"Version {tx.result.version} has both, or neither: {', '.join(lake.tables())}.\n")
 
 
-@contextmanager
-def _writers(directory: Path) -> Iterator[list[DemoWriter]]:
-    """The processes, all ready. None is left at the end of the block, however it ends."""
-    writers: list[DemoWriter] = []
-    try:
-        for number in range(1, WRITERS + 1):
-            writers.append(_start(directory, f"writer-{number}"))  # noqa: PERF401 — a Ctrl-C stops those so far
-        for writer in writers:
-            writer.wait_until_ready()
-        yield writers
-    finally:
-        for writer in writers:
-            writer.stop()
+def _sell(lake: Lake, directory: Path, console: Console, spark: SparkSession) -> None:
+    console.rule(f"[bold]3. {WRITERS} processes and Spark append at once, and one process is killed")
+    told: list[tuple[int, str]] = []
 
+    def append_with_spark(on_commit: Callable[[], None]) -> None:
+        for number in range(SPARK_COMMITS):
+            start = FIRST_ID * (WRITERS + 1) + number * SPARK_ROWS
+            rows = spark.range(start, start + SPARK_ROWS, 1, 2).selectExpr(*ORDER_EXPRESSIONS)
+            result = lake.table("sales.orders").append(rows, args=[SPARK, str(number)])
+            told.append((result.version, result.txid))
+            on_commit()
 
-def _start(directory: Path, name: str) -> DemoWriter:
-    command = [sys.executable, "-m", "headgate.demo.writer", str(directory), name, str(COMMITS)]
-    # Out of reach of the terminal's Ctrl-C: it is for us, and we stop them.
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    writers = write_at_once(directory, console, append_with_spark, SPARK_COMMITS)
+    _show_writers(lake, writers, told, console)
+    _check(lake, writers, told)
+    console.print(
+        f"Every commit that a writer was told of is in the log once; versions 1 to {lake.version} have no gap.\n"
+        "Nobody held a lock, and no server was asked.\n"
     )
-    return DemoWriter(name, process)
 
 
-def _show_writers(lake: Lake, writers: list[DemoWriter], console: Console) -> None:
-    table = Table(title="Who was told what", title_justify="left", header_style="bold cyan")
-    for column in ("writer", "told of", "in the log", ""):
-        table.add_column(column, justify="left" if column in ("writer", "") else "right")
+def _show_writers(
+    lake: Lake, writers: list[DemoWriter], by_spark: list[tuple[int, str]], console: Console
+) -> None:
+    shown = _table("Who was told what", ("writer", "told of", "in the log", "lost races", ""))
     entries = lake.log()
-    for writer in writers:
-        there = sum(entry.args[:1] == (writer.name,) for entry in entries)
-        killed = writer.process.returncode == -signal.SIGKILL
-        remark = "killed in the middle of its work" if killed else ""
-        table.add_row(writer.name, str(len(writer.told)), str(there), remark)
-    console.print(table)
+    lines = [
+        *(
+            (writer.name, writer.told, "killed in the middle of its work" if writer.killed else "")
+            for writer in writers
+        ),
+        (SPARK, by_spark, f"{SPARK_ROWS:,} rows a commit"),
+    ]
+    for name, told, remark in lines:
+        own = [entry for entry in entries if entry.args[:1] == (name,)]
+        lost = sum(entry.attempts - 1 for entry in own)
+        shown.add_row(name, str(len(told)), str(len(own)), str(lost), remark)
+    console.print(shown)
+
+
+def _check(lake: Lake, writers: list[DemoWriter], by_spark: list[tuple[int, str]]) -> None:
+    entries = lake.log()
+    by_version = {entry.version: entry.txid for entry in entries}
+    told = [each for writer in writers for each in writer.told] + by_spark
+    wrong = [each for each in told if by_version.get(each[0]) != each[1]]
+    if wrong or sorted(by_version) != list(range(1, lake.version + 1)):
+        raise InternalError(f"the log does not agree with what the writers were told: {wrong[:3]}")
+    by_processes = sum(entry.args[:1] != (SPARK,) for entry in entries if entry.version > 1)
+    expected = FIRST_ORDERS + by_processes * ROWS + len(by_spark) * SPARK_ROWS
+    ids = lake.table("sales.orders").read_arrow(columns=["id"]).column("id")
+    if len(ids) != expected or len(ids.unique()) != expected:
+        raise InternalError(f"sales.orders has {len(ids)} rows, not {expected}")
+
+
+def _evolve(lake: Lake, console: Console) -> None:
+    console.rule("[bold]4. A column is added, rows fill it, and totals are written: one version")
+    lake.tag(TAG, args=["remember", TAG])
+    late = orders(range(FIRST_ID * (WRITERS + 2), FIRST_ID * (WRITERS + 2) + LATE_ORDERS))
+    channels = pa.array(["web" if number % 3 else "shop" for number in range(LATE_ORDERS)])
+    with lake.transaction(["add channels"], app=("demo", 1)) as tx:
+        table = tx.table("sales.orders")
+        table.add_column("channel", "STRING", doc="where it was sold")
+        table.append(late.append_column("channel", channels))
+        totals = late.group_by("customer").aggregate([("amount", "sum")])
+        totals = pa.table({"customer": totals["customer"], "amount": totals["amount_sum"]})
+        tx.create_table("sales.late_totals", "customer BIGINT, amount DECIMAL(38, 2)").append(totals)
+    console.print(f"Version {tx.result.version}: no data file was written again for the column.\n")
+
+
+def _travel(lake: Lake, console: Console) -> None:
+    console.rule("[bold]5. Every version is still there")
+    shown = _table("sales.orders", ("as of", "rows", "columns"))
+    for name, view in (
+        ("version 1", lake.at(1)),
+        (f"tag {TAG} (version {lake.tags[TAG]})", lake.at(tag=TAG)),
+        (f"now (version {lake.version})", lake.at()),
+    ):
+        table = view.table("sales.orders")
+        snapshot = table.snapshot
+        columns = ", ".join(field.name for field in table.schema.fields)
+        shown.add_row(name, f"{0 if snapshot is None else snapshot.rows:,}", columns)
+    console.print(shown, "")
+
+
+def _ask(lake: Lake, console: Console, spark: SparkSession) -> None:
+    console.rule("[bold]6. Spark answers a query over two tables and two versions")
+    console.print(f"[dim]{QUERY}[/]")
+    found: list[Any] = lake.sql(spark, QUERY).collect()
+    shown = _table("", ("country", "orders", "amount", "with a channel", f"orders at {TAG}"))
+    for row in found:
+        shown.add_row(row[0], f"{row[1]:,}", f"{row[2]:,}", f"{row[3]:,}", f"{row[4]:,}")
+    console.print(shown, "")
 
 
 def _show_versions(lake: Lake, console: Console) -> None:
-    table = Table(title="The last versions, and who won each", title_justify="left", header_style="bold cyan")
-    for column in ("version", "winner", "versions tried", "based on"):
-        table.add_column(column)
-    for entry in lake.log(limit=10):
-        table.add_row(str(entry.version), entry.args[0], str(entry.attempts), str(entry.base))
-    console.print(table)
+    console.rule("[bold]7. What the log says")
+    shown = _table("The last versions", ("version", "by", "what", "based on", "tries"))
+    for entry in lake.log(limit=8):
+        shown.add_row(
+            str(entry.version), " ".join(entry.args), _what(entry), str(entry.base), str(entry.attempts)
+        )
+    console.print(shown, "")
 
 
-def _check(lake: Lake, writers: list[DemoWriter]) -> None:
-    by_version = {entry.version: entry.txid for entry in lake.log()}
-    wrong = [told for writer in writers for told in writer.told if by_version.get(told[0]) != told[1]]
-    if wrong or sorted(by_version) != list(range(1, lake.version + 1)):
-        raise InternalError(f"the log does not agree with what the writers were told: {wrong[:3]}")
+def _what(entry: LogEntry) -> str:
+    tags = [f"tag {name} = {version}" for name, version in entry.tags.items()]
+    return ", ".join([*entry.tables, *tags])
+
+
+def _table(title: str, columns: tuple[str, ...]) -> Shown:
+    shown = Shown(title=title or None, title_justify="left", header_style="bold cyan")
+    for column in columns:
+        text = column in ("writer", "", "as of", "columns", "country", "by", "what")
+        shown.add_column(column, justify="left" if text else "right")
+    return shown

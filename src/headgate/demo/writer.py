@@ -1,27 +1,29 @@
-"""A writer in a process of its own: `python -m headgate.demo.writer LAKE NAME COMMITS`.
+"""A writer in a process of its own: `python -m headgate.demo.writer LAKE NAME COMMITS FIRST_ID`.
 
-Says `ready`, waits for a line on standard input, then commits and prints one line per acknowledged commit:
-its version and transaction id. Whoever started it can kill or stop it at any moment, and knows what it
-was told.
+Says `ready`, waits for a line on standard input, then appends orders through Arrow and prints one line per
+acknowledged commit: its version and transaction id. Whoever started it can kill or stop it at any moment,
+and knows what it was told.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 
+from headgate.demo.shop import orders
 from headgate.lake import Lake
+
+ROWS = 50
+"""How many orders a commit adds."""
 
 
 def main() -> None:
-    place, name, commits = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    options = json.loads(os.environ.get("HEADGATE_STORE_OPTIONS", "{}"))
-    lake = Lake.open(place, options=options)
+    place, name, commits, first_id = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    table = Lake.open(place).table("sales.orders")
     _say("ready")
     sys.stdin.readline()
     for number in range(commits):
-        result = lake.set_properties({f"{name}.{number}": "x"}, args=[name, str(number)])
+        start = first_id + number * ROWS
+        result = table.append(orders(range(start, start + ROWS)), args=[name, str(number)])
         _say(f"{result.version} {result.txid}")
 
 

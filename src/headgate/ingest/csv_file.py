@@ -11,7 +11,7 @@ import pyarrow.csv as arrow_csv
 
 from headgate.errors import InvalidInputError
 from headgate.ingest.source import OnBytes, SourceFile
-from headgate.ingest.text_value import from_text, is_bytes, is_moment
+from headgate.ingest.text_value import ADVICE, from_text, is_bytes, is_moment
 
 BLOCK_BYTES = 8 * 1024 * 1024
 _AT = re.compile(
@@ -117,6 +117,4 @@ def _refusal(source: SourceFile, error: pa.ArrowInvalid, names: list[str]) -> In
         where.append(f"row {found['row']}")
     if found["column"] and int(found["column"]) < len(names):
         where.append(f"column {names[int(found['column'])]}")
-    return InvalidInputError(
-        f"{', '.join(where)}: {found['rest']}", "correct the file, or say other types with --schema"
-    )
+    return InvalidInputError(f"{', '.join(where)}: {found['rest']}", ADVICE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +13,11 @@ import pyarrow.json as arrow_json
 from headgate.errors import InvalidInputError
 from headgate.ingest.inference import json_schema
 from headgate.ingest.source import OnBytes, SourceFile
-from headgate.ingest.text_value import from_text, is_bytes
+from headgate.ingest.text_value import ADVICE, from_text, is_bytes
 
 BLOCK_BYTES = 8 * 1024 * 1024
 SAMPLE_BYTES = 1024 * 1024
+_OTHER_KIND = re.compile(r"Column\(/(?P<column>.*)\) changed from (?P<wanted>\w+) to (?P<given>\w+)")
 
 
 def sampled_schema(source: SourceFile) -> pa.Schema:
@@ -83,7 +85,8 @@ def _readable(kind: pa.DataType, column: str, source: SourceFile) -> pa.DataType
             f"{source}: column {column} of the table is {kind}, which is not read from JSON",
             "use Parquet, or --spark",
         )
-    as_text = pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_large_string(kind)
+    # Arrow has no dates in JSON, and would drop the zone of a timestamp.
+    as_text = pa.types.is_temporal(kind) or pa.types.is_large_string(kind)
     return pa.string() if as_text or is_bytes(kind) else kind
 
 
@@ -101,7 +104,6 @@ def _refusal(
     source: SourceFile, first_line: int, block: bytes, readable: pa.Schema, whole: pa.ArrowInvalid
 ) -> InvalidInputError:
     """Names the first line that cannot be read by itself."""
-    advice = "correct the file, or say other types with --schema"
     for number, line in enumerate(block.splitlines(), first_line):
         if not line.strip():
             continue
@@ -110,12 +112,15 @@ def _refusal(
         except pa.ArrowInvalid as error:
             row = _object(line, source, number)
             unknown = sorted(set(row) - set(readable.names))
-            problem = f"column {unknown[0]} is not in the table" if unknown else _without_row(error)
-            return InvalidInputError(f"{source}, line {number}: {problem}", advice)
-    return InvalidInputError(f"{source}, from line {first_line} on: {whole}", advice)
+            problem = f"column {unknown[0]} is not in the table" if unknown else _in_words(error)
+            return InvalidInputError(f"{source}, line {number}: {problem}", ADVICE)
+    return InvalidInputError(f"{source}, from line {first_line} on: {whole}", ADVICE)
 
 
-def _without_row(error: pa.ArrowInvalid) -> str:
+def _in_words(error: pa.ArrowInvalid) -> str:
+    other = _OTHER_KIND.search(str(error))
+    if other is not None:
+        return f"column {other['column'].replace('/', '.')} is a {other['given']}, not a {other['wanted']}"
     return str(error).removeprefix("JSON parse error: ").removesuffix(" in row 0")
 
 
@@ -123,7 +128,7 @@ def _object(line: bytes, source: SourceFile, number: int) -> dict[str, Any]:
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise InvalidInputError(f"{source}, line {number} is not JSON: {error}") from error
+        raise InvalidInputError(f"{source}, line {number} is not JSON: {error}", ADVICE) from error
     if not isinstance(row, dict):
-        raise InvalidInputError(f"{source}, line {number} is not a JSON object")
+        raise InvalidInputError(f"{source}, line {number} is not a JSON object", ADVICE)
     return row

@@ -72,8 +72,9 @@ def ingest(
     """Loads files into a table, which is made if it does not exist; all in one version.
 
     Without `spark` the rows go through Arrow, in batches, so that the files need not fit into memory. If a
-    file cannot be read, files disagree, or a row does not fit, the `InvalidInputError` says where, and nothing
-    has changed: also not after a Ctrl-C, or if the process dies. What was written by then stays, unreferenced.
+    file cannot be read, files disagree, or a row does not fit, the `InvalidInputError` says where, and
+    nothing has changed: also not after a Ctrl-C, or if the process dies. What was written by then stays,
+    unreferenced.
     """
     sources = find_sources(files, options.format)
     with lake.transaction(args, app=options.app) as tx:

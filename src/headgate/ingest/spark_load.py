@@ -69,6 +69,11 @@ def _options(source: SourceFile, options: IngestOptions, schema: Schema | None) 
         "header": str(dialect.header).lower(),
         "sep": dialect.delimiter or ("\t" if source.is_tsv else ","),
         "multiLine": "true",
+        "escape": '"',
+        # As without Spark: an unquoted empty value is null, and "" is empty text. Spark reads both as null if
+        # they are written alike, so what stands for null is something that no file has.
+        "nullValue": "\x00",
+        "emptyValue": "",
         "inferSchema": str(schema is None).lower(),
         # Otherwise the names in the header would not be looked at.
         "enforceSchema": "false",

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from headgate.errors import InvalidInputError
 
+ADVICE = "correct the file, or say other types with --schema"
 _ZONE = r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$"
 
 
@@ -29,17 +30,19 @@ def is_moment(kind: pa.DataType) -> bool:
 
 def from_text(values: pa.ChunkedArray, kind: pa.DataType, first_row: int, column: str) -> pa.ChunkedArray:
     """Texts as values of `kind`. The `InvalidInputError` names the first row that is none."""
+    if values.type.equals(kind):
+        return values
     try:
         return _converted(values, kind)
     except (pa.ArrowInvalid, ValueError) as error:
         for number, text in enumerate(values.to_pylist()):
             try:
-                _converted(pa.chunked_array([[text]], pa.string()), kind)
+                _converted(pa.chunked_array([[text]], values.type), kind)
             except (pa.ArrowInvalid, ValueError):
                 raise InvalidInputError(
-                    f"row {first_row + number}, column {column}: {text!r} is not a {shown(kind)}"
+                    f"row {first_row + number}, column {column}: {text!r} is not a {shown(kind)}", ADVICE
                 ) from None
-        raise InvalidInputError(f"column {column}: {error}") from error
+        raise InvalidInputError(f"column {column}: {error}", ADVICE) from error
 
 
 def _converted(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
