@@ -9,6 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
+
+from headgate.cli.app import app
 
 REPOSITORY = Path(__file__).parent.parent
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
@@ -70,3 +73,20 @@ def test_every_make_target_in_the_documents_exists() -> None:
     for page in [*PAGES, REPOSITORY / "CONTRIBUTING.md"]:
         for used in re.findall(r"\bmake ([a-z]+)\b", " ".join(re.findall(r"`[^`]+`", page.read_text()))):
             assert used in targets, f"{page.name} speaks of make {used}"
+
+
+def commands() -> list[tuple[str, str]]:
+    group = typer.main.get_group(app)
+    named = [
+        (command, option)
+        for command, definition in group.commands.items()
+        for parameter in definition.params
+        for option in (*parameter.opts, *parameter.secondary_opts)
+        if option.startswith("--") and option != "--help"
+    ]
+    return [*((command, f"headgate {command}") for command in group.commands), *named]
+
+
+def test_every_command_and_option_is_documented() -> None:
+    page = (REPOSITORY / "docs/cli.md").read_text()
+    assert [(command, words) for command, words in commands() if words not in page] == []

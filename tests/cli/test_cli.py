@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -10,23 +11,24 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner, Result
+import typer
+from typer.testing import Result
 
 import headgate as hg
 from headgate.cli import output
 from headgate.cli.app import app
 from headgate.cli.failure import error_json, exit_code
 from headgate.commit.layout import PLAIN
+from headgate.demo.story import LOOK_FURTHER
 from headgate.errors import NoAnswerError
 from headgate.model.identifiers import Version
 from headgate.storage.intercept import intercepted
 from headgate.storage.location import SCHEMES
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Create, Failed, Get, Missing, Request
+from tests.cli.program import run, run_json
 
-
-def run(*args: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(arg) for arg in args])
+COMMANDS = sorted(typer.main.get_command(app).commands)
 
 
 @pytest.fixture
@@ -147,19 +149,33 @@ def test_each_kind_of_error_has_its_code() -> None:
 
 
 def test_every_command_teaches() -> None:
-    for command in ("init", "tables", "log", "show", "doctor", "demo"):
+    for command in COMMANDS:
         result = run(command, "--help")
         assert result.exit_code == 0
-        assert "Example: headgate" in result.output
+        assert re.search(r"Examples?: headgate", result.output), command
 
 
 @pytest.mark.slow
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     result = run("demo", "--dir", tmp_path / "lake")
     assert result.exit_code == 0, result.output
-    assert "killed in the middle of its work" in result.output
+    assert "killed at work" in result.output
     assert output.command_line("log", str(tmp_path / "lake")) in result.output
-    assert hg.Lake.open(tmp_path / "lake").version >= 75
+    lake = hg.Lake.open(tmp_path / "lake")
+    assert lake.version >= 30
+    assert lake.tables() == ("sales.customers", "sales.late_totals", "sales.orders")
+    for words in LOOK_FURTHER:
+        if words[0] != "sql":
+            assert run(words[0], tmp_path / "lake", *words[1:]).exit_code == 0
+
+
+def test_the_demo_needs_java_and_says_so_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    result = run("demo", "--dir", tmp_path / "lake")
+    assert result.exit_code == 1
+    assert result.output.startswith("headgate: Spark needs Java")
+    assert not (tmp_path / "lake").exists()
 
 
 def test_tables_are_listed_now_and_as_they_were(place: Path) -> None:
@@ -171,6 +187,67 @@ def test_tables_are_listed_now_and_as_they_were(place: Path) -> None:
     (shown,) = json.loads(run("tables", place, "--json", "--version", "3").output)
     assert (shown["rows"], shown["files"]) == (0, 0)
     assert json.loads(run("tables", place, "--json", "--version", "2").output) == []
+
+
+def test_a_table_is_shown_with_all_that_is_known_of_it(place: Path) -> None:
+    lake = hg.Lake.open(place)
+    orders = lake.create_table(
+        "sales.orders",
+        "id BIGINT NOT NULL COMMENT 'of the order', ts TIMESTAMP",
+        partition_by=["day(ts)"],
+        sort_by=["id desc"],
+        properties={"owner": "ann"},
+    )
+    orders.append(pa.table({"id": [1, 2, 3]}))
+    orders.overwrite(pa.table({"id": [4]}))
+    (file,) = orders.files()
+    shown = run_json("show", place, "sales.orders")
+    assert shown["metadata"] == orders.metadata_location
+    assert Path(shown["metadata"].removeprefix("file://")).exists()
+    assert shown["columns"][0] == {
+        "id": 1,
+        "name": "id",
+        "type": "long",
+        "required": True,
+        "doc": "of the order",
+    }
+    assert (shown["partition_by"], shown["sort_by"]) == (["day(ts)"], ["id desc nulls last"])
+    assert (shown["rows"], shown["files"], shown["bytes"]) == (1, 1, file.size_bytes)
+    assert [(each["version"], each["operation"], each["rows"]) for each in shown["history"]] == [
+        (5, "overwrite", 1),
+        (4, "append", 3),
+    ]
+    assert run_json("show", place, "sales.orders", "--version", "4")["rows"] == 3
+    text = run("show", place, "sales.orders").output
+    for part in ("day(ts)", "property owner", "of the order", orders.metadata_location, "overwrite"):
+        assert part in text
+
+
+def test_no_data_file_is_opened_to_list_and_show(
+    store: MemoryStore, scripted: Callable[[Script], str]
+) -> None:
+    hg.Lake.open(store).table("sales.orders").append(pa.table({"id": [1]}))
+
+    def watched(request: Request, proceed: Callable[[Request], Answer]) -> Answer:
+        key = getattr(request, "key", "")
+        assert not key.endswith((".parquet", ".avro")), key
+        return proceed(request)
+
+    (listed,) = run_json("tables", scripted(watched))
+    assert (listed["rows"], listed["files"]) == (1, 1)
+    assert run_json("show", scripted(watched), "sales.orders")["bytes"] == listed["bytes"] > 0
+
+
+def test_tags_are_shown_by_log_and_show(place: Path) -> None:
+    lake = hg.Lake.open(place)
+    lake.tag("eom", 1)
+    lake.tag("gone")
+    lake.untag("gone")
+    lines = [line.split("\t")[4] for line in run("log", place).output.splitlines()[1:4]]
+    assert lines == ["untag gone", "tag gone = 3", "tag eom = 1"]
+    assert run_json("show", place)["tags"] == {"eom": 1}
+    assert re.search(r"tag eom +version 1", run("show", place).output)
+    assert json.loads(run("show", place, "--tag", "eom").output)["version"] == 1
 
 
 # What comes from storage.

@@ -172,7 +172,10 @@ def _result_text(result: IngestResult) -> str:
     made = " (new)" if result.created else ""
     rows_read, sources = output.count(result.rows, "row"), output.count(result.sources, "file")
     data_files = output.count(result.files, "data file")
-    return f"version {result.version}: {rows_read} from {sources} into {result.table}{made}, as {data_files} of {result.size_bytes:,} bytes"
+    return (
+        f"version {result.version}: {rows_read} from {sources} into {result.table}{made}, "
+        f"as {data_files} of {result.size_bytes:,} bytes"
+    )
 
 
 @app.command(

@@ -27,7 +27,7 @@ _CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 
 @contextmanager
 def engine(*, alive: bool = True, **settings: Any) -> Iterator[SparkSession]:
-    """A Spark session on this machine for the block. What it logs goes to a file, of which errors show the end.
+    """A Spark session on this machine for the block. Its log is a file, of which errors show the end.
 
     `alive` gives a sign of life while the block works. Spark's errors become those of our tree. Raises
     `UnsupportedError`, before anything is done, if there is no Java.

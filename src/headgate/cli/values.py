@@ -82,7 +82,10 @@ def _moments(array: Any) -> list[JsonValue]:
     if zoned:
         texts = pc.cast(array.cast(pa.timestamp(array.type.unit)), pa.string()).to_pylist()
     ending = "+00:00" if zoned else ""
-    return [_unless_null(text, lambda text: text.replace(" ", "T") + ending) for text in texts]
+    # What Arrow has no date for either it shows as a number.
+    return [
+        text if text is None or text.startswith("<") else text.replace(" ", "T") + ending for text in texts
+    ]
 
 
 def _structs(array: Any) -> list[JsonValue]:

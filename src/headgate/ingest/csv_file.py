@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
@@ -52,13 +54,21 @@ def batches(source: SourceFile, dialect: Dialect, wanted: pa.Schema, on_bytes: O
             row += batch.num_rows
 
 
+@contextmanager
 def _opened(
     source: SourceFile, dialect: Dialect, wanted: pa.Schema | None, on_bytes: OnBytes
+) -> Iterator[arrow_csv.CSVStreamingReader]:
+    with source.opened(on_bytes) as file, _reader(file, source, dialect, wanted) as reader:
+        yield reader
+
+
+def _reader(
+    file: Any, source: SourceFile, dialect: Dialect, wanted: pa.Schema | None
 ) -> arrow_csv.CSVStreamingReader:
     named = None if dialect.header or wanted is None else wanted.names
     try:
         return arrow_csv.open_csv(
-            source.opened(on_bytes),
+            file,
             # One thread, so that errors know the row.
             read_options=arrow_csv.ReadOptions(
                 use_threads=False,

@@ -154,13 +154,28 @@ def _inferred(sources: Sequence[SourceFile], options: IngestOptions) -> pa.Schem
 
 
 def _sampled(source: SourceFile, options: IngestOptions) -> pa.Schema:
-    match source.format:
-        case Format.CSV:
-            return csv_file.sampled_schema(source, options.dialect)
-        case Format.JSON:
-            return json_lines.sampled_schema(source)
-        case Format.PARQUET:
-            return parquet_file.sampled_schema(source)
+    try:
+        match source.format:
+            case Format.CSV:
+                return csv_file.sampled_schema(source, options.dialect)
+            case Format.JSON:
+                return json_lines.sampled_schema(source)
+            case Format.PARQUET:
+                return parquet_file.sampled_schema(source)
+    except OSError as error:
+        raise _unreadable(source, error) from error
+
+
+def _unreadable(source: SourceFile, error: OSError) -> InvalidInputError:
+    return InvalidInputError(f"{source} cannot be read: {error.strerror or error}", "check the file")
+
+
+def _readable(source: SourceFile, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The batches; a file that cannot be read, or decompressed, is named."""
+    try:
+        yield from batches
+    except OSError as error:
+        raise _unreadable(source, error) from error
 
 
 @dataclass
@@ -183,7 +198,7 @@ class _Rows:
     def _batches(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
         for source in self.sources:
             row = 2 if source.format is Format.CSV and self.options.dialect.header else 1
-            for batch in self._of(source, wanted):
+            for batch in _readable(source, self._of(source, wanted)):
                 yield from self._fitted(batch, source, row).to_batches()
                 row += batch.num_rows
                 self.rows += batch.num_rows

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import pyarrow as pa
 
@@ -28,7 +29,7 @@ ENDINGS = {
     ".ndjson": Format.JSON,
     ".parquet": Format.PARQUET,
 }
-COMPRESSED = (".gz", ".bz2", ".zst")
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 OnBytes: TypeAlias = Callable[[int], None]
 """Is told how many bytes of a file were read since the last time."""
 
@@ -46,20 +47,23 @@ class SourceFile:
     def is_tsv(self) -> bool:
         return _ending(self.path) == ".tsv"
 
-    def opened(self, on_bytes: OnBytes) -> Any:
-        """The file as Arrow reads it, decompressed if its ending says so."""
-        raw = pa.PythonFile(_Counted(self.path, on_bytes), mode="r")
+    @contextmanager
+    def opened(self, on_bytes: OnBytes) -> Iterator[Any]:
+        """The file as Arrow reads it, decompressed if its ending says so. Closed after the block."""
         kind = self.path.suffix.lower()
-        return pa.CompressedInputStream(raw, kind.removeprefix(".")) if kind in COMPRESSED else raw
+        with self.path.open("rb") as file:
+            raw = pa.PythonFile(_Counted(file, on_bytes), mode="r")
+            yield pa.CompressedInputStream(raw, COMPRESSED[kind]) if kind in COMPRESSED else raw
 
 
 class _Counted:
     """A file that tells how much of it was read."""
 
-    def __init__(self, path: Path, on_bytes: OnBytes) -> None:
-        self._file = path.open("rb")
+    closed = False
+
+    def __init__(self, file: BinaryIO, on_bytes: OnBytes) -> None:
+        self._file = file
         self._on_bytes = on_bytes
-        self.closed = False
 
     def read(self, count: int = -1) -> bytes:
         data = self._file.read(count)
@@ -67,8 +71,7 @@ class _Counted:
         return data
 
     def close(self) -> None:
-        self.closed = True
-        self._file.close()
+        """Does nothing: whoever opened the file closes it, also if Arrow does not."""
 
 
 def find_sources(patterns: Sequence[str], wanted: Format | None) -> tuple[SourceFile, ...]:
