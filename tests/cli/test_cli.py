@@ -28,7 +28,7 @@ from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Create, Failed, Get, Missing, Request
 from tests.cli.program import run, run_json
 
-COMMANDS = sorted(typer.main.get_command(app).commands)
+COMMANDS = sorted(typer.main.get_group(app).commands)
 
 
 @pytest.fixture
