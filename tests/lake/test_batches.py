@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -50,11 +51,8 @@ def test_batches_become_files_of_the_target_size_in_one_version(lake: hg.Lake) -
     assert sum(file.rows for file in files) == 50_000
     assert 5 < len(files) < 30
     assert all(20_000 < file.size_bytes < 75_000 for file in files[:-1])
-    assert (
-        table.read_arrow()
-        .sort_by("id")
-        .equals(pa.Table.from_batches(batches(50), COLUMNS).sort_by("id").cast(table.read_arrow().schema))
-    )
+    given = pa.Table.from_batches(batches(50), COLUMNS).column("id").to_pylist()
+    assert sorted(table.read_arrow(columns=["id"]).column("id").to_pylist()) == sorted(given)
 
 
 def test_each_partition_has_its_files_and_each_file_is_sorted(lake: hg.Lake) -> None:
@@ -69,28 +67,19 @@ def test_each_partition_has_its_files_and_each_file_is_sorted(lake: hg.Lake) -> 
 def test_nan_is_counted_over_all_batches_of_a_file(lake: hg.Lake) -> None:
     table = made_table(lake)
     append(lake, batches(3))
-    expected = sum(
-        str(x) == "nan" for x in pa.Table.from_batches(batches(3), COLUMNS).column("x").to_pylist()
-    )
-    assert expected and table.read_arrow(where="is_nan(x)").num_rows == expected
+    given = pa.Table.from_batches(batches(3), COLUMNS).column("x").to_pylist()
+    counted = [planned.file.metrics.nans for planned in table.plan().files]
+    assert sum(nans[2] for nans in counted) == sum(map(math.isnan, given)) > 0
 
 
 def test_what_is_held_is_bounded(lake: hg.Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of a table with many partitions end early when all of them together are too long."""
-    made_table(lake, partition_by=["bucket(4, id)"])
-    held: list[int] = []
-    add = rolling.RollingFiles.add
-
-    def watched(self: rolling.RollingFiles, rows: pa.Table) -> None:
-        add(self, rows)
-        held.append(sum(file.held_bytes for file in self._open.values()))
-
-    monkeypatch.setattr(rolling.RollingFiles, "add", watched)
-    monkeypatch.setattr(rolling.write_batches, "__defaults__", (60_000,))
+    """Open files of many partitions end early when all of them together are too long."""
+    monkeypatch.setattr(rolling, "BUFFERED_BYTES", 60_000)
+    table = lake.create_table("a.b", COLUMNS, partition_by=["bucket(4, id)"])
     append(lake, batches(20))
-    assert len(held) == 20
-    assert max(held) <= 60_000
-    assert lake.table("a.b").read_arrow().num_rows == 20_000
+    sizes = [file.size_bytes for file in table.files()]
+    assert len(sizes) > 4 and max(sizes) <= 60_000
+    assert table.read_arrow().num_rows == 20_000
 
 
 def test_a_batch_that_does_not_fit_changes_nothing(lake: hg.Lake) -> None:
@@ -110,25 +99,31 @@ def test_a_batch_that_does_not_fit_changes_nothing(lake: hg.Lake) -> None:
     assert lake.version == 1
 
 
-def test_batches_replace_all_rows(lake: hg.Lake) -> None:
+def test_batches_replace_all_rows_or_some(lake: hg.Lake) -> None:
     table = made_table(lake)
     append(lake, batches(2))
     with lake.transaction() as tx:
         tx.table("a.b").overwrite(batches(1))
     assert table.read_arrow().num_rows == 1000
+    with lake.transaction() as tx:
+        tx.table("a.b").overwrite(batches(1), where="id >= 0")
+    assert table.read_arrow().num_rows == 1000
+    tx = lake.transaction()
+    with pytest.raises(hg.InvalidInputError, match="id < 5"):
+        tx.table("a.b").overwrite(batches(1), where="id < 5")
 
 
 def test_rows_that_come_once_need_a_transaction(lake: hg.Lake) -> None:
     """`Table.append` writes again after a conflict, when a reader has nothing left to give."""
     table = made_table(lake)
-    for write in (table.append, table.overwrite):
+    for write in (table.append, table.overwrite, table.overwrite_partitions):
         with pytest.raises(hg.InvalidInputError, match="come once"):
             write(batches(1))
 
 
 def test_a_target_size_that_is_no_size_is_refused(lake: hg.Lake) -> None:
     lake.create_table("a.b", COLUMNS, properties={"write.target-file-size-bytes": "big"})
-    with pytest.raises(hg.InvalidInputError, match="write.target-file-size-bytes is 'big'"):
+    with pytest.raises(hg.InvalidInputError, match=r"write\.target-file-size-bytes is 'big'"):
         append(lake, batches(1))
 
 
