@@ -50,7 +50,8 @@ def test_batches_become_files_of_the_target_size_in_one_version(lake: hg.Lake) -
     files = table.files()
     assert sum(file.rows for file in files) == 50_000
     assert 5 < len(files) < 30
-    assert all(20_000 < file.size_bytes < 75_000 for file in files[:-1])
+    sizes = sorted(file.size_bytes for file in files)
+    assert 20_000 < sizes[1] and sizes[-1] < 75_000  # only one of them, the last, is shorter
     given = pa.Table.from_batches(batches(50), COLUMNS).column("id").to_pylist()
     assert sorted(table.read_arrow(columns=["id"]).column("id").to_pylist()) == sorted(given)
 
