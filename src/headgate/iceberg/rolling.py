@@ -110,12 +110,12 @@ class _OpenFile:
 
     @property
     def held_bytes(self) -> int:
-        return self._out.tell() + self._waiting_bytes
+        return int(self._out.tell()) + self._waiting_bytes
 
     @property
     def expected_bytes(self) -> float:
         """How long the file would be if it ended now."""
-        return self._out.tell() + self._waiting_bytes * COMPRESSED_SHARE
+        return int(self._out.tell()) + self._waiting_bytes * COMPRESSED_SHARE
 
     def add(self, rows: pa.Table) -> None:
         self._waiting.append(rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +30,7 @@ class Dialect:
 
 def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
     """The columns of a file, their types as its first rows show them."""
-    with _opened(source, dialect, None, lambda _: None) as reader:
+    with source.opened(lambda _: None) as file, _reader(file.stream, source, dialect, None) as reader:
         schema: pa.Schema = reader.schema
         return schema
 
@@ -42,7 +41,7 @@ def batches(source: SourceFile, dialect: Dialect, wanted: pa.Schema, on_bytes: O
     The `InvalidInputError` names the file, and the row and the column as far as they are known.
     """
     row = 2 if dialect.header else 1
-    with _opened(source, dialect, wanted, on_bytes) as reader:
+    with source.opened(on_bytes) as file, _reader(file.stream, source, dialect, wanted) as reader:
         while True:
             try:
                 batch = pa.Table.from_batches([reader.read_next_batch()])
@@ -50,16 +49,9 @@ def batches(source: SourceFile, dialect: Dialect, wanted: pa.Schema, on_bytes: O
                 return
             except pa.ArrowInvalid as error:
                 raise _refusal(source, error, reader.schema.names) from error
+            file.tell()
             yield _with_texts(batch, wanted, source, row)
             row += batch.num_rows
-
-
-@contextmanager
-def _opened(
-    source: SourceFile, dialect: Dialect, wanted: pa.Schema | None, on_bytes: OnBytes
-) -> Iterator[arrow_csv.CSVStreamingReader]:
-    with source.opened(on_bytes) as file, _reader(file, source, dialect, wanted) as reader:
-        yield reader
 
 
 def _reader(

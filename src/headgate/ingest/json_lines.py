@@ -51,7 +51,8 @@ def _blocks(source: SourceFile, size_bytes: int, on_bytes: OnBytes) -> Iterator[
     """Whole lines of about so many bytes, with the number of the first."""
     line, rest = 1, b""
     with source.opened(on_bytes) as file:
-        while data := file.read(size_bytes):
+        while data := file.stream.read(size_bytes):
+            file.tell()
             whole, end, tail = (rest + data).rpartition(b"\n")
             if line == 1 and (whole or tail).lstrip()[:1] == b"[":
                 raise InvalidInputError(

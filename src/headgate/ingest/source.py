@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -48,30 +48,35 @@ class SourceFile:
         return _ending(self.path) == ".tsv"
 
     @contextmanager
-    def opened(self, on_bytes: OnBytes) -> Iterator[Any]:
+    def opened(self, on_bytes: OnBytes) -> Iterator[Opened]:
         """The file as Arrow reads it, decompressed if its ending says so. Closed after the block."""
         kind = self.path.suffix.lower()
-        with self.path.open("rb") as file:
-            raw = pa.PythonFile(_Counted(file, on_bytes), mode="r")
-            yield pa.CompressedInputStream(raw, COMPRESSED[kind]) if kind in COMPRESSED else raw
+        with _raw(self.path) as raw:
+            stream = pa.CompressedInputStream(raw, COMPRESSED[kind]) if kind in COMPRESSED else raw
+            yield Opened(stream, raw if self.path.is_file() else None, on_bytes)
 
 
-class _Counted:
-    """A file that tells how much of it was read."""
+@dataclass(slots=True)
+class Opened:
+    """A file that is being read. `raw` knows the position, unless it is a pipe."""
 
-    closed = False
+    stream: Any
+    raw: Any
+    on_bytes: OnBytes
+    told: int = 0
 
-    def __init__(self, file: BinaryIO, on_bytes: OnBytes) -> None:
-        self._file = file
-        self._on_bytes = on_bytes
+    def tell(self) -> None:
+        """Says how much was read since the last time."""
+        if self.raw is not None:
+            reached = self.raw.tell()
+            self.on_bytes(reached - self.told)
+            self.told = reached
 
-    def read(self, count: int = -1) -> bytes:
-        data = self._file.read(count)
-        self._on_bytes(len(data))
-        return data
 
-    def close(self) -> None:
-        """Does nothing: whoever opened the file closes it, also if Arrow does not."""
+def _raw(path: Path) -> Any:
+    # Arrow's own file where there can be one: a Python file can be let go by a thread of Arrow's while the
+    # process ends, which aborts it. Pipes have no position, and Arrow wants one.
+    return pa.OSFile(str(path)) if path.is_file() else pa.PythonFile(path.open("rb"), mode="r")
 
 
 def find_sources(patterns: Sequence[str], wanted: Format | None) -> tuple[SourceFile, ...]:
