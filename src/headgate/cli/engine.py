@@ -35,8 +35,9 @@ def engine(*, alive: bool = True, **settings: Any) -> Iterator[SparkSession]:
     from headgate.spark.session import require_java, session
 
     require_java()
-    # Spark's errors are raised; this writes them to standard error as well.
+    # Errors are raised, also that of a Ctrl-C; these write them to standard error as well.
     logging.getLogger("SQLQueryContextLogger").disabled = True
+    logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="headgate-spark-") as directory:
         log = Path(directory, "spark.log")
         with _translated(log):
