@@ -100,7 +100,7 @@ def take_snapshot(
     list_path = f"{metadata.location}/metadata/snap-{own_id}-{number}-{occasion.txid}.avro"
     objects = {**maker.objects, list_path: encode_manifest_list(merged, own_id, parent, number)}
     used = {manifest.path for manifest in merged} | {list_path}
-    summary = _summary(change, merged, occasion) | _total_size(metadata, entries, change)
+    summary = _summary(change, merged, occasion) | _total_size(metadata, listed, change)
     after = with_snapshot(
         metadata,
         NewSnapshot(own_id, number, occasion.timestamp_ms, list_path, summary),
@@ -251,15 +251,14 @@ def summaries(
     return tuple(found)
 
 
-def _total_size(
-    metadata: TableMetadata, entries: Mapping[str, Sequence[Entry]], change: FileChange
-) -> dict[str, str]:
+def _total_size(metadata: TableMetadata, listed: Mapping[str, Listed], change: FileChange) -> dict[str, str]:
     """The bytes of all files, from those of the snapshot before; nothing if that one does not say."""
     before = metadata.snapshot
     known = "0" if before is None else before.get("summary", {}).get(TOTAL_SIZE)
     if known is None:
         return {}
-    live = [e.file for group in entries.values() for e in group if e.status is not Status.DELETED]
+    entries = (entry for known in listed.values() for entry in known.entries) if change.removed else ()
+    live = (entry.file for entry in entries if entry.status is not Status.DELETED)
     removed = sum(file.size_bytes for file in live if file.path in change.removed)
     return {TOTAL_SIZE: str(int(known) + sum(file.size_bytes for file in change.added) - removed)}
 
