@@ -205,7 +205,8 @@ def partitioned(data: pa.Table, schema: Schema, spec: PartitionSpec) -> Iterator
     keys = pa.table(
         {name: field_values(data, schema, field) for name, field in zip(names, spec.fields, strict=True)}
     )
-    grouped = keys.append_column("__row", pa.array(range(data.num_rows), pa.int64())).group_by(names)
+    numbered = keys.append_column("__row", pa.array(range(data.num_rows), pa.int64()))
+    grouped = numbered.group_by(names, use_threads=False)  # threads of Arrow's may outlive this one's work
     for group in grouped.aggregate([("__row", "list")]).to_pylist():
         partition = tuple(physical(group[name]) for name in names)
         yield partition, data.take(pa.array(sorted(group["__row_list"]), pa.int64()))

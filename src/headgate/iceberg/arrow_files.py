@@ -122,11 +122,12 @@ def _fetched(driver: Driver, loader: TableLoader, file: DataFile, column_ids: se
     if data is None:
         raise CorruptLakeError(f"{file.path} is named by the lake, but is not there")
     try:
-        # Not a Python file: Arrow's own threads would need the interpreter for each read of it.
-        parquet = pq.ParquetFile(pa.BufferReader(data))
+        # In this thread alone; files are read at once by ours. A thread of Arrow's that lets go of Python's
+        # bytes while the process ends would abort it.
+        parquet = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         names = [f.name for f in pyarrow_to_schema(parquet.schema_arrow).fields if f.field_id in column_ids]
         # Without any column the number of rows would be lost: those that were added later are null in each.
-        return parquet.read(columns=names or parquet.schema_arrow.names[:1])
+        return parquet.read(columns=names or parquet.schema_arrow.names[:1], use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
         raise CorruptLakeError(f"{file.path} cannot be read: {error}") from error
 

@@ -111,7 +111,8 @@ def _first_value(driver: Driver, key: str, path: str) -> Any:
     data = driver.get(key)
     assert data is not None, key
     first, *rest = path.split(".")
-    column = pq.read_table(pa.BufferReader(data), columns=[path]).column(first)
+    file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
+    column = file.read(columns=[path], use_threads=False).column(first)
     value = column[0].as_py()
     for part in rest:
         value = None if value is None else value[part]

@@ -9,7 +9,6 @@ committer, as in the native way.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -68,9 +67,9 @@ class FileEncoding:
             yield self._file(parts)
 
     def _file(self, parts: list[pa.Table]) -> pa.RecordBatch:
-        out = io.BytesIO()
+        out = pa.BufferOutputStream()
         pq.write_table(pa.concat_tables(parts), out, compression=self.codec)
-        data = out.getvalue().removesuffix(_ENDING.encode())
+        data = bytes(out.getvalue()).removesuffix(_ENDING.encode())
         return pa.RecordBatch.from_pydict({"file": pa.array([data], pa.binary())})
 
 
