@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 SEEDS ?= 10000
 
-.PHONY: help setup demo test check format explore sim bench clean
+.PHONY: help setup demo test places check format explore sim bench clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,7 +15,10 @@ demo: setup ## see Headgate at work on a lake in a temporary directory
 	@.venv/bin/headgate demo
 
 test: check ## everything: format, lint, types, layers, and all tests
-	@.venv/bin/pytest -n 2 --dist worksteal -m slow
+	@.venv/bin/pytest -n 2 --dist worksteal -m "slow and not places"
+
+places: setup ## Spark in other places: HDFS and S3 connectors from Maven, a standalone cluster, interrupted drivers
+	@.venv/bin/pytest -m places
 
 check: setup ## the fast part: format, lint, types, layers, and the tests that take seconds
 	@.venv/bin/ruff format --check --quiet . || { echo "run make format"; exit 1; }

@@ -11,10 +11,16 @@ from pyspark.sql import SparkSession
 import headgate as hg
 
 
+PLACES = ("test_cluster", "test_hadoop", "test_hdfs", "test_own_session", "test_s3")
+"""What takes minutes, or needs Maven: `make places`."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.slow)
+            if item.path.stem in PLACES:
+                item.add_marker(pytest.mark.places)
 
 
 @pytest.fixture(scope="session")
