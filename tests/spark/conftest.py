@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 import headgate as hg
 
-
 PLACES = ("test_cluster", "test_hadoop", "test_hdfs", "test_own_session", "test_s3")
 """What takes minutes, or needs Maven: `make places`."""
 
