@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headgate.errors import InvalidInputError
+from headgate.errors import InvalidInputError, StorageError
 from headgate.ingest.load import IngestOptions, existing
 from headgate.ingest.source import Format, SourceFile
+from headgate.ingest.text_value import ADVICE
 from headgate.writing import is_from_spark, schema_of
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headgate.transaction import Transaction
+
+_MALFORMED = "[MALFORMED_RECORD_IN_PARSING"
+"""How Spark marks a row that it cannot read; the error of the job has it as a cause only."""
 
 
 def through_spark(
@@ -27,11 +31,25 @@ def through_spark(
     rows = _read(spark, sources, options, schema)
     if writer is None:
         writer = tx.create_table(table, schema or rows.schema, partition_by=options.partition_by)
-    if options.overwrite and not created:
-        writer.overwrite(rows)
-    else:
-        writer.append(rows)
+    try:
+        if options.overwrite and not created:
+            writer.overwrite(rows)
+        else:
+            writer.append(rows)
+    except StorageError as error:
+        malformed = next((text for text in _causes(error) if _MALFORMED in text), None)
+        if malformed is None:
+            raise
+        raise InvalidInputError(f"a file does not fit {table}: {malformed}", ADVICE) from error
     return created
+
+
+def _causes(error: BaseException) -> Iterator[str]:
+    """What an error says, and then what each of those says that it was caused by."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield str(cause).strip()
+        cause = cause.__cause__
 
 
 def _read(
