@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -41,13 +43,29 @@ def engine(*, alive: bool = True, **settings: Any) -> Iterator[SparkSession]:
     with tempfile.TemporaryDirectory(prefix="headgate-spark-") as directory:
         log = Path(directory, "spark.log")
         with _translated(log):
-            with _said_into(log) as terminal, terminal.status("Spark is starting …"):
+            with _own_interrupts(), _said_into(log) as terminal, terminal.status("Spark is starting …"):
                 spark = session(spark_log_level="ERROR", spark_sql_warehouse_dir=directory, **settings)
             try:
                 with _working() if alive else nullcontext():
                     yield spark
             finally:
                 spark.stop()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Ctrl-C is after the block what it was before, whatever was started in it.
+
+    Spark's own answer to it asks the JVM to cancel its jobs, from within the call that was interrupted: that
+    can fail, or wait for ever. Stopping the session cancels them too.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        # Spark sets it in the main thread only, where alone it can be set.
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -85,6 +103,9 @@ def _translated(log: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        interrupt = _interruption(error)
+        if interrupt is not None:
+            raise interrupt from error
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
             raise
         text = _cause(str(error).strip())
@@ -93,6 +114,14 @@ def _translated(log: Path) -> Iterator[None]:
         if _CONDITION.match(text):
             raise InvalidInputError(f"Spark refuses: {text}", "correct the query or the data") from error
         raise StorageError(f"Spark failed: {text.splitlines()[0]}") from error
+
+
+def _interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """The Ctrl-C that was being handled when `error` came, as from stopping what it had interrupted."""
+    before = error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt):
+        before = before.__context__
+    return before
 
 
 def _cause(text: str) -> str:
