@@ -286,12 +286,15 @@ class Transaction:
         happened and never commits twice. Each call has the whole patience of the retry policy.
         """
         with self._one_at_a_time:
-            try:
-                return self._commit_once()
-            except KeyboardInterrupt as interrupt:
-                if self._stage in (Stage.UNSETTLED, Stage.COMMITTED):
-                    interrupt.add_note(self._how_to_settle())
-                raise
+            return self._commit_or_tell_how_to_settle()
+
+    def _commit_or_tell_how_to_settle(self) -> CommitResult:
+        try:
+            return self._commit_once()
+        except KeyboardInterrupt as interrupt:
+            if self._stage in (Stage.UNSETTLED, Stage.COMMITTED):
+                interrupt.add_note(self._how_to_settle())
+            raise
 
     def _how_to_settle(self) -> str:
         return (
