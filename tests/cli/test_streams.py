@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
+from headgate.demo.shop import orders
 
 PROGRAM = (sys.executable, "-c", "from headgate.cli import main; main()")
 
@@ -103,3 +104,19 @@ def test_ctrl_c_in_the_demo_ends_all_its_processes_without_a_traceback(tmp_path:
     assert "Traceback" not in said
     ended_at = lake.version
     assert hg.Lake.open(place).version == ended_at < 30
+
+
+def test_a_writer_of_the_demo_ends_silently_when_nobody_is_there(tmp_path: Path) -> None:
+    lake = hg.Lake.init(tmp_path / "lake")
+    lake.create_table("sales.orders", orders(range(1)).schema)
+    command = [sys.executable, "-m", "headgate.demo.writer", str(tmp_path / "lake"), "writer", "3", "1"]
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as nobody:
+        deaf = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=nobody, stderr=subprocess.PIPE, text=True
+        )
+    assert deaf.stderr == ""
+    unasked = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert (unasked.returncode, unasked.stdout, unasked.stderr) == (0, "ready\n", "")
+    assert lake.version == 1

@@ -2,11 +2,12 @@
 
 Says `ready`, waits for a line on standard input, then appends orders through Arrow and prints one line per
 acknowledged commit: its version and transaction id. Whoever started it can kill or stop it at any moment,
-and knows what it was told.
+and knows what it was told. If nobody is there any more to tell, it ends.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 from headgate.demo.shop import orders
@@ -20,7 +21,8 @@ def main() -> None:
     place, name, commits, first_id = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     table = Lake.open(place).table("sales.orders")
     _say("ready")
-    sys.stdin.readline()
+    if not sys.stdin.readline():
+        return
     for number in range(commits):
         start = first_id + number * ROWS
         result = table.append(orders(range(start, start + ROWS)), args=[name, str(number)])
@@ -33,4 +35,7 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BrokenPipeError:
+        os._exit(1)  # at once: at its end Python would try to write what could not be written
