@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pyspark
 import pytest
-from py4j.protocol import Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 import headgate as hg

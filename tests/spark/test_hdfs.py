@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # type: ignore[import-untyped]
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from pyspark.sql import SparkSession
 
 import headgate as hg

@@ -107,7 +107,7 @@ def test_settings_that_make_no_sense(table: hg.Table, lake: hg.Lake, spark: Spar
         lake.create_table("t.frame", spark.range(1))
     with pytest.raises(hg.InvalidInputError, match="holds no rows"):
         table.append(spark.range(1).schema)
-    with pytest.raises(hg.InvalidInputError, match="DataFrame or a pyarrow Table"):
+    with pytest.raises(hg.InvalidInputError, match="DataFrame, a pyarrow Table"):
         table.append([1, 2])
     with pytest.raises(hg.InvalidInputError, match="spark_ui_port is a list"):
         hg.session(spark_ui_port=[1])
