@@ -7,8 +7,9 @@ from pyiceberg.schema import Schema
 
 from headgate.core.predicate_text import MAX_DEPTH, parse_predicate
 from headgate.errors import InvalidInputError, UnreadablePredicateError
-from headgate.iceberg.binding import after_prefix, bind_text
+from headgate.iceberg.binding import bind_text
 from headgate.iceberg.ddl import parse_columns
+from headgate.iceberg.metrics import after_prefix
 from headgate.iceberg.spark_text import to_spark_sql
 
 SCHEMA = Schema(

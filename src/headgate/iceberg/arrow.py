@@ -13,33 +13,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import (
+    UnsupportedPyArrowTypeException,
     _pyarrow_to_schema_without_ids,
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
     schema_to_pyarrow,
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import Transform, TruncateTransform
-from pyiceberg.types import DoubleType, FloatType, IcebergType
+from pyiceberg.types import (
+    DateType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    TimestampType,
+    TimestamptzType,
+)
 
 from headgate.errors import InvalidInputError
 from headgate.iceberg.avro import physical
-from headgate.iceberg.data_file import ColumnMetrics, DataFile, Partition
+from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.metrics import column_metrics, split_offsets
 from headgate.iceberg.partitions import path_to
 
 COMPRESSION = "zstd"
 MAX_PRECISION = 38
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+"""The first day of the year 1 and the last one of the year 9999."""
+DAY_IN: Mapping[type[IcebergType], int] = {
+    DateType: 1,
+    TimestampType: 86_400_000_000,
+    TimestamptzType: 86_400_000_000,
+}
+"""How long a day is in values of a type."""
 
 
 def schema_from_arrow(arrow: pa.Schema) -> Schema:
     """The Iceberg schema of an Arrow schema, without field ids that mean anything yet."""
     try:
         return _pyarrow_to_schema_without_ids(arrow, downcast_ns_timestamp_to_us=True)
-    except (TypeError, ValueError, NotImplementedError) as error:
+    except (TypeError, ValueError, NotImplementedError, UnsupportedPyArrowTypeException) as error:
         raise InvalidInputError(f"the Arrow schema has a type that Iceberg has not: {error}") from error
 
 
@@ -203,7 +217,10 @@ def partitioned(data: pa.Table, schema: Schema, spec: PartitionSpec) -> Iterator
         return
     names = [f"__partition_{position}" for position in range(len(spec.fields))]
     keys = pa.table(
-        {name: field_values(data, schema, field) for name, field in zip(names, spec.fields, strict=True)}
+        {
+            name: as_numbers(field_values(data, schema, field))
+            for name, field in zip(names, spec.fields, strict=True)
+        }
     )
     numbered = keys.append_column("__row", pa.array(range(data.num_rows), pa.int64()))
     grouped = numbered.group_by(names, use_threads=False)  # threads of Arrow's may outlive this one's work
@@ -219,6 +236,13 @@ def field_values(data: pa.Table, schema: Schema, field: PartitionField | SortFie
     for part in inside:
         column = pc.struct_field(column, part)
     return transformed(column, field.transform, schema.find_type(field.source_id))
+
+
+def as_numbers(values: Any) -> Any:
+    """Dates and times as the numbers that they are: Python has no years beyond 1 to 9999."""
+    if not pa.types.is_temporal(values.type):
+        return values
+    return values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
 
 
 def transformed(column: Any, transform: Transform[Any, Any], kind: IcebergType) -> Any:
@@ -261,28 +285,33 @@ def data_file(
     path: str, size_bytes: int, footer: pq.FileMetaData, partition: Partition, metadata: TableMetadata
 ) -> DataFile:
     """What a manifest says of a written file, read from its footer by Iceberg's rules for metrics."""
-    schema = metadata.schema
-    statistics = data_file_statistics_from_parquet_metadata(
-        parquet_metadata=footer,
-        stats_columns=compute_statistics_plan(schema, dict(metadata.properties)),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
-    ).to_serialized_dict()
     return DataFile(
         path=path,
         partition=partition,
         spec_id=metadata.spec.spec_id,
-        record_count=statistics["record_count"],
+        record_count=footer.num_rows,
         size_bytes=size_bytes,
-        metrics=ColumnMetrics(
-            sizes=statistics["column_sizes"],
-            values=statistics["value_counts"],
-            nulls=statistics["null_value_counts"],
-            nans=statistics["nan_value_counts"],
-            lower=statistics["lower_bounds"],
-            upper=statistics["upper_bounds"],
-        ),
-        split_offsets=tuple(statistics["split_offsets"]),
+        metrics=column_metrics(footer, metadata.schema, metadata.properties),
+        split_offsets=split_offsets(footer),
         sort_order_id=metadata.sort_order.order_id,
+    )
+
+
+def require_partition(partition: Partition, metadata: TableMetadata) -> None:
+    """Refuses days and moments that manifests cannot carry: engines in Python read them as dates."""
+    if not partition:
+        return
+    kinds = metadata.spec.partition_type(metadata.schema).fields
+    for value, part in zip(partition, kinds, strict=True):
+        day = DAY_IN.get(type(part.field_type))
+        if value is not None and day is not None and not FIRST_DAY <= value // day <= LAST_DAY:
+            raise out_of_years(part.name)
+
+
+def out_of_years(name: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"a value of the partition field {name} is outside of the years 1 to 9999",
+        "leave those rows out, or partition by another column",
     )
 
 

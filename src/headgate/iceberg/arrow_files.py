@@ -22,6 +22,7 @@ from headgate.iceberg.arrow import (
     footer_of,
     nan_counts,
     partitioned,
+    require_partition,
     with_nan_counts,
 )
 from headgate.iceberg.bound import Bound, fields_of
@@ -61,6 +62,7 @@ def _write_one(
 
 def new_file_uri(metadata: TableMetadata, txid: TxId, partition: Partition, name: TxId) -> str:
     """Where a fresh data file goes: into the directory of the transaction, by its partition."""
+    require_partition(partition, metadata)
     directory = metadata.spec.partition_to_path(PartitionRecord(*partition), metadata.schema)
     inner = [_short(part) for part in directory.split("/") if part]
     return "/".join((metadata.location, "data", f"L0-{txid}", *inner, f"{name}.parquet"))

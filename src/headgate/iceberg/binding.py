@@ -68,6 +68,7 @@ from headgate.iceberg.bound import (
 )
 from headgate.iceberg.constants import COMPARABLE, decimal_of, limits, time_cell, unscaled_of, value_of
 from headgate.iceberg.data_file import Partition
+from headgate.iceberg.metrics import after_prefix
 
 _TIME: dict[TransformName, Transform[Any, Any]] = {
     TransformName.YEAR: YearTransform(),
@@ -75,7 +76,6 @@ _TIME: dict[TransformName, Transform[Any, Any]] = {
     TransformName.DAY: DayTransform(),
     TransformName.HOUR: HourTransform(),
 }
-_LAST_CHARACTER = "\U0010ffff"
 
 
 def bind_text(where: str, schema: Schema) -> Bound:
@@ -337,15 +337,6 @@ def _cut_cell(value: Any, width: int, after: Any, least: Any) -> tuple[Any, Any]
         return value, value + least  # only itself: what is longer is cut to something longer
     end = after(value[:width])
     return (value, end) if len(value) == width else (end, end)
-
-
-def after_prefix(prefix: str) -> str | None:
-    """The first text, by code points, that is greater than all that begin with `prefix`; None if none is."""
-    cut = prefix.rstrip(_LAST_CHARACTER)
-    if not cut:
-        return None
-    code = ord(cut[-1]) + 1
-    return cut[:-1] + chr(0xE000 if code == 0xD800 else code)  # surrogates are no characters
 
 
 def _after_bytes(prefix: bytes) -> bytes | None:

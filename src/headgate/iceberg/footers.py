@@ -11,11 +11,13 @@ from pyiceberg.types import PrimitiveType
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError, InternalError, StorageError
-from headgate.iceberg.arrow import data_file
+from headgate.iceberg.arrow import data_file, out_of_years, require_partition
 from headgate.iceberg.avro import physical
 from headgate.iceberg.bound import partition_key
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.metrics import bound_value
+from headgate.iceberg.partitions import path_to
 from headgate.storage.capabilities import ReadTail, Tail
 
 FIRST_READ_BYTES = 64 * 1024
@@ -35,6 +37,7 @@ def described(driver: Driver, metadata: TableMetadata, key: str, uri: str) -> Da
     if footer.num_rows == 0:
         return None
     partition = _partition(driver, metadata, key, footer)
+    require_partition(partition, metadata)
     return data_file(uri, tail.object_bytes, footer, partition, metadata)
 
 
@@ -74,10 +77,12 @@ def _partition(driver: Driver, metadata: TableMetadata, key: str, footer: pq.Fil
         kind = metadata.schema.find_type(field.source_id)
         assert isinstance(kind, PrimitiveType)
         transform = field.transform.transform(kind)
-        path = metadata.schema.find_column_name(field.source_id)
-        assert path is not None
-        samples = _bounds(footer, path)
-        found = [transform(sample) for sample in samples or [_first_value(driver, key, path)]]
+        path = path_to(metadata.schema, field.source_id)
+        samples = _bounds(footer, path, kind)
+        try:
+            found = [transform(sample) for sample in samples or [_first_value(driver, key, path)]]
+        except OverflowError as error:  # Python has no such date
+            raise out_of_years(field.name) from error
         # By key, since NaN is not equal to itself.
         if len({partition_key((value,)) for value in found}) != 1:
             raise InternalError(f"{key} holds rows of more than one partition of {field.name}: {found}")
@@ -85,10 +90,10 @@ def _partition(driver: Driver, metadata: TableMetadata, key: str, footer: pq.Fil
     return tuple(values)
 
 
-def _bounds(footer: pq.FileMetaData, path: str) -> list[Any]:
+def _bounds(footer: pq.FileMetaData, path: tuple[str, ...], kind: PrimitiveType) -> list[Any]:
     """Values of a column that certainly occur in the file; empty if its footer tells of none."""
     values: list[Any] = []
-    for chunk in _chunks(footer, path):
+    for chunk in _chunks(footer, ".".join(path)):
         statistics = chunk.statistics
         if statistics is None or not statistics.has_null_count:
             return []
@@ -97,7 +102,7 @@ def _bounds(footer: pq.FileMetaData, path: str) -> list[Any]:
         if statistics.null_count < chunk.num_values:
             if not statistics.has_min_max:  # because of a NaN, or of very long values
                 return []
-            values += [physical(statistics.min), physical(statistics.max)]
+            values += [bound_value(statistics.min_raw, kind), bound_value(statistics.max_raw, kind)]
     return values
 
 
@@ -107,12 +112,12 @@ def _chunks(footer: pq.FileMetaData, path: str) -> list[Any]:
     return [column for column in columns if column.path_in_schema == path]
 
 
-def _first_value(driver: Driver, key: str, path: str) -> Any:
+def _first_value(driver: Driver, key: str, path: tuple[str, ...]) -> Any:
     data = driver.get(key)
     assert data is not None, key
-    first, *rest = path.split(".")
+    first, *rest = path
     file = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-    column = file.read(columns=[path], use_threads=False).column(first)
+    column = file.read(columns=[".".join(path)], use_threads=False).column(first)
     value = column[0].as_py()
     for part in rest:
         value = None if value is None else value[part]

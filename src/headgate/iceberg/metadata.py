@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pyiceberg.partitioning import PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_id, index_by_name
 from pyiceberg.table.sorting import SortOrder
 
 from headgate.errors import CorruptLakeError, UnsupportedError
@@ -93,6 +93,38 @@ class TableMetadata:
     def schema(self) -> Schema:
         """The current schema."""
         return self.schemas[self.fields["current-schema-id"]]
+
+    @cached_property
+    def renamed_over(self) -> frozenset[int]:
+        """The outermost columns with a name, at any depth, that was another column's once.
+
+        Older files have that other column under the name, so whoever finds columns by name finds it there.
+        """
+        names: dict[str, set[int]] = {}
+        for path, field_id in (item for s in self.schemas.values() for item in index_by_name(s).items()):
+            names.setdefault(path.lower(), set()).add(field_id)
+        present = index_by_name(self.schema).items()
+        doubtful = {field_id for path, field_id in present if names[path.lower()] != {field_id}}
+        return frozenset(
+            column.field_id for column in self.schema.fields if doubtful & set(index_by_id(Schema(column)))
+        )
+
+    @cached_property
+    def renamed_inside(self) -> bool:
+        """Whether a field inside of a column has a name that it, or another one, had not or had before."""
+        nested = {column.field_id for column in self.schema.fields if not column.field_type.is_primitive}
+        present = index_by_id(self.schema)
+        return bool(nested & self.renamed_over) or any(
+            field_id in present and present[field_id].name != field.name
+            for schema in self.schemas.values()
+            for field_id, field in index_by_id(schema).items()
+            if field_id not in {column.field_id for column in self.schema.fields}
+        )
+
+    @cached_property
+    def names_ever(self) -> frozenset[str]:
+        """The names that any column has or had, in lower case."""
+        return frozenset(name.lower() for schema in self.schemas.values() for name in index_by_name(schema))
 
     @cached_property
     def specs(self) -> Mapping[int, PartitionSpec]:

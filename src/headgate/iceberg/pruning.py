@@ -56,7 +56,6 @@ from pyiceberg.types import (
 )
 
 from headgate.core.predicate import Operator
-from headgate.iceberg.binding import after_prefix
 from headgate.iceberg.bound import (
     AllOf,
     Always,
@@ -79,6 +78,7 @@ from headgate.iceberg.bound import (
     partition_key,
 )
 from headgate.iceberg.data_file import DataFile, Manifest, Partition
+from headgate.iceberg.metrics import after_prefix
 
 _make: Any = expressions
 """Their constructors are not what type checkers see of the models."""
@@ -253,8 +253,11 @@ def _on_partition(atom: Atom, spec: _Spec) -> tuple[BooleanExpression, BooleanEx
                     part.name, _result_type(part, None, atom.field.type), atom.operator, atom.value
                 )
                 return same, same
-    inclusive = InclusiveProjection(spec.columns, spec.spec, True).project(_on_column(atom, strict=False))
-    strict = StrictProjection(spec.columns, spec.spec, True).project(_on_column(atom, strict=True))
+    try:
+        inclusive = InclusiveProjection(spec.columns, spec.spec, True).project(_on_column(atom, strict=False))
+        strict = StrictProjection(spec.columns, spec.spec, True).project(_on_column(atom, strict=True))
+    except OverflowError:  # the day after 9999-12-31: partitions tell nothing
+        return AlwaysTrue(), AlwaysFalse()
     return inclusive, strict
 
 

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import FloatType, NestedField
 
 from headgate.core.predicate import Operator
-from headgate.iceberg.arrow import transformed
+from headgate.iceberg.arrow import as_numbers, transformed
 from headgate.iceberg.avro import physical
 from headgate.iceberg.bound import (
     AllOf,
@@ -110,7 +110,7 @@ def _compared(column: Any, field: Field, operator: Operator, value: Any) -> Any:
 
 def _in_partitions(rows: pa.Table, bound: InPartitions) -> Any:
     keys = [
-        transformed(_column(rows, field), transform, field.type).to_pylist()
+        as_numbers(transformed(_column(rows, field), transform, field.type)).to_pylist()
         for field, transform in bound.fields
     ]
     found = [

@@ -22,6 +22,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from headgate.core.predicate import Operator
 from headgate.errors import InternalError, UnsupportedError
 from headgate.iceberg.avro import EPOCH, EPOCH_DATE
 from headgate.iceberg.bound import (
@@ -43,6 +44,8 @@ from headgate.iceberg.bound import (
 
 BUCKET_FUNCTION = "headgate_bucket"
 """Iceberg's bucket, which Spark has not: `headgate_bucket(n, value)` must be registered with the session."""
+
+_FROM, _UP_TO = (">=", -0.0), ("<=", 0.0)
 
 
 def to_spark_sql(bound: Bound) -> str:
@@ -67,6 +70,8 @@ def to_spark_sql(bound: Bound) -> str:
         case NotNan(field):
             return f"({_name(field)} IS NOT NULL AND NOT isnan({_name(field)}))"
         case Compare(field, operator, value):
+            if isinstance(field.type, FloatType | DoubleType) and value == 0:
+                return _compared_with_zero(field, operator)
             return f"{_name(field)} {operator.value} {literal(value, field.type)}"
         case Among(field, values, negated):
             listed = ", ".join(sorted(literal(value, field.type) for value in values))
@@ -80,6 +85,19 @@ def to_spark_sql(bound: Bound) -> str:
             return f"{BUCKET_FUNCTION}({transform.num_buckets}, {_name(field)}) {operator.value} {value}"
         case InPartitions():
             raise UnsupportedError("a set of partitions has no Spark SQL", "select the files by the plan")
+
+
+def _compared_with_zero(field: Field, operator: Operator) -> str:
+    """Both zeros are equal, also inside of files: Spark's Parquet reader has -0.0 below 0.0 there."""
+    low, high = (f"{_name(field)} {sign} {literal(zero, field.type)}" for sign, zero in (_FROM, _UP_TO))
+    match operator:
+        case Operator.EQUAL:
+            return f"({low} AND {high})"
+        case Operator.GREATER_OR_EQUAL:
+            return low
+        case Operator.LESS_OR_EQUAL:
+            return high
+    return f"{_name(field)} {operator.value} {literal(0.0, field.type)}"
 
 
 def literal(value: Any, kind: PrimitiveType) -> str:
