@@ -228,7 +228,7 @@ class Table(Evolvable[CommitResult]):
         schema = view.metadata.schema
         wanted = schema if columns is None else _selected(schema, columns)
         only, condition = _understood(where, schema)
-        scan = Scan(self._lake._driver, tuple(view.files(only)), schema, wanted, only, condition)
+        scan = Scan(self._lake._driver, tuple(view.files(only)), view.metadata, wanted, only, condition)
         return scan.frame(spark)
 
     def files(self, *, version: int | None = None) -> tuple[TableFile, ...]:

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headgate as hg
+from headgate.spark.read import NESTED_PRUNING
 
 PLACES = ("test_cluster", "test_hadoop", "test_hdfs", "test_own_session", "test_s3")
 """What takes minutes, or needs Maven: `make places`."""
@@ -41,6 +42,7 @@ def spark(session: SparkSession) -> Iterator[SparkSession]:
     yield session
     session.conf.unset("spark.headgate.files")
     session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.unset(NESTED_PRUNING)
 
 
 @pytest.fixture

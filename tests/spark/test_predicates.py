@@ -150,3 +150,85 @@ def test_sql_sees_one_version_and_older_ones(lake: hg.Lake, spark: SparkSession,
     assert caught.value.next_step.startswith("did you mean sales.orders")
     with pytest.raises(hg.InvalidInputError, match="Spark cannot run the query"):
         lake.sql(spark, "SELECT nothing FROM sales.orders")
+
+
+def test_bounds_hold_for_all_row_groups(lake: hg.Lake, spark: SparkSession) -> None:
+    """A NaN, or a text that is too long for a footer, leaves a row group without bounds."""
+    settings = spark.sparkContext._jsc.hadoopConfiguration()
+    small = {"parquet.block.size": "100000", "parquet.page.size.row.check.min": "10"}
+    table = lake.create_table("t.groups", "id BIGINT, s STRING, x DOUBLE")
+    plain = sf.concat(sf.lit("a"), sf.sha2(sf.col("id").cast("string"), 256))
+    first = sf.col("id") == 1
+    df = spark.range(20_000).coalesce(1)
+    df = df.select(
+        "id",
+        sf.when(first, sf.lit("z" * 5000)).otherwise(plain).alias("s"),
+        sf.when(first, float("nan")).when(sf.col("id") == 2, 1e9).otherwise(sf.rand(1)).alias("x"),
+    )
+    try:
+        for name, value in small.items():
+            settings.set(name, value)
+        table.append(df)
+    finally:
+        for name in small:
+            settings.unset(name)
+    for where, ids in (("s > 'b'", [1]), ("x = 1e9", [2]), ("x > 2", [1, 2]), ("x = 'NaN'", [1])):
+        assert sorted(row.id for row in table.read(spark, where=where).collect()) == ids, where
+        assert sorted(table.read_arrow(where=where).column("id").to_pylist()) == ids, where
+
+
+@pytest.mark.parametrize("kind", ["double", "float"])
+def test_both_zeros_are_equal(lake: hg.Lake, spark: SparkSession, kind: str) -> None:
+    """Spark's Parquet reader passes over a file of -0.0 where 0.0 is asked for."""
+    table = lake.create_table("t.zeros", f"x {kind}")
+    for zero in (-0.0, 0.0):
+        table.append(spark.createDataFrame([(zero,)] * 100, f"x {kind}"))
+    for where in ("x = 0", "x = -0.0", "x >= 0", "x <= -0.0", "x IN (0, 1)", "NOT x < 0"):
+        assert table.read(spark, where=where).count() == 200, where
+    for where in ("x <> 0", "x > 0", "x < 0", "x > -0.0", "x < -0.0", "x NOT IN (0, 1)"):
+        assert table.read(spark, where=where).count() == 0, where
+
+
+def test_a_name_that_was_another_columns_once(lake: hg.Lake, spark: SparkSession, both_ways: str) -> None:
+    """Spark hands filters to files by name, and older files have another column under that name."""
+    table = lake.create_table("t.names", "id INT, a STRING, b STRING, s STRUCT<x: INT, y: INT>")
+    table.append(
+        spark.sql(
+            "SELECT 1 id, 'p' a, NULL b, named_struct('x', 1, 'y', NULL) s "
+            "UNION ALL SELECT 2, NULL, 'q', named_struct('x', NULL, 'y', 7)"
+        ).selectExpr("id", "a", "b", "CAST(s AS STRUCT<x: INT, y: INT>) s")
+    )
+    for old, new in (("a", "t"), ("b", "a"), ("t", "b"), ("s.x", "t"), ("s.y", "x"), ("s.t", "y")):
+        table.rename_column(old, new)
+    table.drop_column("id")
+    table.add_column("ID", "INT")
+    for where, count in (
+        ("a IS NULL", 1),
+        ("a = 'q'", 1),
+        ("b = 'p'", 1),
+        ("s.x IS NULL", 1),
+        ("s.x = 7", 1),
+        ("ID IS NULL", 2),
+        ("ID IS NOT NULL", 0),
+    ):
+        found = table.read(spark, where=where)
+        assert found.count() == count, where
+        assert table.read(spark).where(where).count() == count, where
+        assert found.columns == ["b", "a", "s", "ID"]
+    rows = spark.sql("SELECT 'z' b, CAST(NULL AS STRING) a, CAST(NULL AS STRUCT<y: INT, x: INT>) s, 5 ID")
+    table.overwrite(rows, where="a IS NULL")
+    assert sorted((row.a or "", row.b or "") for row in table.read(spark).collect()) == [("", "z"), ("q", "")]
+
+
+def test_renamed_fields_in_lists_and_maps_are_read_alone(lake: hg.Lake, spark: SparkSession) -> None:
+    """Spark forgets their ids when it reads only some of them."""
+    table = lake.create_table(
+        "t.lists", "l ARRAY<STRUCT<a: INT, b: INT>>, m MAP<INT, STRUCT<a: INT, b: INT>>"
+    )
+    table.append(
+        spark.sql("SELECT array(named_struct('a', 1, 'b', 2)) l, map(1, named_struct('a', 3, 'b', 4)) m")
+    )
+    table.rename_column("l.element.a", "first")
+    table.rename_column("m.value.b", "second")
+    found = table.read(spark).selectExpr("l.first", "m[1].second").collect()
+    assert found == [([1], 4)]

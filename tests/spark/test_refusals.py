@@ -57,6 +57,22 @@ def test_struct_fields_are_matched_by_name(table: hg.Table, spark: SparkSession,
     assert table.read(spark).collect()[0].s == Row(a=10, b=20)
 
 
+def test_struct_fields_in_lists_and_maps_are_matched_by_name(lake: hg.Lake, spark: SparkSession) -> None:
+    inner = "STRUCT<a: STRING, b: STRING>"
+    table = lake.create_table("t.lists", f"l ARRAY<{inner}>, m MAP<STRING, {inner}>, n ARRAY<ARRAY<{inner}>>")
+    other = "named_struct('b', 'B', 'a', 'A')"
+    table.append(
+        spark.sql(
+            f"SELECT array({other}) l, map('k', {other}) m, array(array({other}), NULL) n UNION ALL "
+            "SELECT NULL, NULL, NULL"
+        )
+    )
+    first, second = sorted(table.read(spark).collect(), key=lambda row: row.l is None)
+    right = Row(a="A", b="B")
+    assert (first.l, first.m, first.n) == ([right], {"k": right}, [[right], None])
+    assert (second.l, second.m, second.n) == (None, None, None)
+
+
 def test_a_failing_job_changes_nothing(
     lake: hg.Lake, table: hg.Table, spark: SparkSession, both_ways: str
 ) -> None:

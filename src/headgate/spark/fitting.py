@@ -53,16 +53,32 @@ def _column(df: DataFrame, field: spark.StructField) -> Column:
 
 
 def reordered(column: Column, given: spark.DataType, wanted: spark.DataType) -> Column:
-    """The column with just the fields of its structs that are wanted, in that order."""
-    if not (isinstance(given, spark.StructType) and isinstance(wanted, spark.StructType)):
-        return column
+    """The column with just the fields of its structs that are wanted, in that order, at every depth."""
     if _same_names(given, wanted):
         return column
-    fields = [
-        reordered(column[field.name], given[field.name].dataType, field.dataType).alias(field.name)
-        for field in wanted.fields
-    ]
-    return sf.when(column.isNotNull(), sf.struct(*fields))
+    match given, wanted:
+        case spark.ArrayType(), spark.ArrayType():
+            inner, inside = given.elementType, wanted.elementType
+            return sf.transform(column, lambda element: reordered(element, inner, inside))
+        case spark.MapType(), spark.MapType():
+            return _reordered_map(column, given, wanted)
+        case spark.StructType(), spark.StructType():
+            fields = [
+                reordered(column[field.name], given[field.name].dataType, field.dataType).alias(field.name)
+                for field in wanted.fields
+            ]
+            return sf.when(column.isNotNull(), sf.struct(*fields))
+    return column
+
+
+def _reordered_map(column: Column, given: spark.MapType, wanted: spark.MapType) -> Column:
+    if not _same_names(given.keyType, wanted.keyType):
+        column = sf.transform_keys(column, lambda key, _: reordered(key, given.keyType, wanted.keyType))
+    if not _same_names(given.valueType, wanted.valueType):
+        column = sf.transform_values(
+            column, lambda _, value: reordered(value, given.valueType, wanted.valueType)
+        )
+    return column
 
 
 def _nulls_forbidden(value: Column, field: spark.StructField, path: str) -> Iterator[tuple[Column, str]]:
@@ -76,11 +92,18 @@ def _nulls_forbidden(value: Column, field: spark.StructField, path: str) -> Iter
 
 
 def _same_names(given: spark.DataType, wanted: spark.DataType) -> bool:
-    if not (isinstance(given, spark.StructType) and isinstance(wanted, spark.StructType)):
-        return True
-    return given.names == wanted.names and all(
-        _same_names(given[name].dataType, wanted[name].dataType) for name in wanted.names
-    )
+    """Whether structs have the same fields in the same order, at every depth."""
+    match given, wanted:
+        case spark.ArrayType(), spark.ArrayType():
+            return _same_names(given.elementType, wanted.elementType)
+        case spark.MapType(), spark.MapType():
+            keys = _same_names(given.keyType, wanted.keyType)
+            return keys and _same_names(given.valueType, wanted.valueType)
+        case spark.StructType(), spark.StructType():
+            return given.names == wanted.names and all(
+                _same_names(given[name].dataType, wanted[name].dataType) for name in wanted.names
+            )
+    return True
 
 
 def _nullable_type(kind: spark.DataType) -> spark.DataType:

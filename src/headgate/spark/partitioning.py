@@ -22,6 +22,7 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
 from headgate.errors import UnsupportedError
 from headgate.iceberg.arrow import schema_from_arrow, transformed
+from headgate.iceberg.partitions import path_to
 from headgate.iceberg.spark_text import BUCKET_FUNCTION
 from headgate.spark.fitting import quoted
 
@@ -94,9 +95,7 @@ def _transformed(source: Column, kind: Any, transform: transforms.Transform[Any,
 
 
 def _source(schema: Schema, field_id: int) -> Column:
-    name = schema.find_column_name(field_id)
-    assert name is not None, field_id
-    first, *rest = name.split(".")
+    first, *rest = path_to(schema, field_id)
     column = sf.col(quoted(first))
     for part in rest:
         column = column[part]

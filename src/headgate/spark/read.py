@@ -10,6 +10,7 @@ from pyiceberg.schema import Schema
 from pyspark.errors import AnalysisException, ParseException, PySparkTypeError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField, StructType
 
 from headgate.commit.driver import Driver
 from headgate.errors import InvalidInputError
@@ -18,16 +19,19 @@ from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.spark_text import BUCKET_FUNCTION, to_spark_sql
 from headgate.spark.fitting import quoted, reordered
 from headgate.spark.partitioning import register_bucket
 from headgate.spark.reach import Way, require_hadoop_uri, way_to_read
 from headgate.spark.session import prepared
-from headgate.spark.types import schema_to_spark
+from headgate.spark.types import FIELD_ID, schema_to_spark
 from headgate.storage.capabilities import Store
 
 TASKS_PER_CORE = 4
 """How many tasks a scan through Arrow has for each core, so that one large file does not hold up the rest."""
+
+NESTED_PRUNING = "spark.sql.optimizer.nestedSchemaPruning.enabled"
 
 _READ_OPTIONS = {
     # The names are those of files, not patterns, and their directories mean nothing.
@@ -39,7 +43,7 @@ _READ_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Files of a table with `schema`, and what is wanted of them.
+    """Files of a table, and what is wanted of them.
 
     `only` selects rows, as does `condition`, which only Spark understands. `wanted` are the columns of the
     result, in their order.
@@ -47,10 +51,14 @@ class Scan:
 
     driver: Driver
     files: tuple[DataFile, ...]
-    schema: Schema
+    metadata: TableMetadata
     wanted: Schema
     only: Bound | None = None
     condition: str | Column | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.metadata.schema
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The rows as a DataFrame; columns are found by field id.
@@ -59,6 +67,10 @@ class Scan:
         pruning, pushed filters and code generation are Spark's; else through Arrow in the Python workers.
         """
         prepared(spark)
+        if self.metadata.renamed_inside:
+            # Spark forgets the ids of fields inside when it reads only some of them, and then goes by name.
+            # It looks at the setting when the rows are wanted, so it stays.
+            spark.conf.set(NESTED_PRUNING, "false")
         if not self.files:
             return spark.createDataFrame([], schema_to_spark(self.wanted))
         match way_to_read(spark, self.driver.store):
@@ -76,7 +88,28 @@ class Scan:
         paths = [hadoop_root + file.path.removeprefix(root) for file in self.files]
         plain = self.only is None and self.condition is None
         struct = schema_to_spark(self.wanted if plain else self.schema)
-        return spark.read.schema(struct).options(**_READ_OPTIONS).parquet(*paths)
+        in_files = StructType(
+            [StructField(self._name_in_scan(f), f.dataType, f.nullable, f.metadata) for f in struct.fields]
+        )
+        rows = spark.read.schema(in_files).options(**_READ_OPTIONS).parquet(*paths)
+        if in_files.names == struct.names:
+            return rows
+        named = zip(in_files.names, struct.fields, strict=True)
+        return rows.select(*(sf.col(quoted(name)).alias(f.name, metadata=f.metadata) for name, f in named))
+
+    def _name_in_scan(self, field: StructField) -> str:
+        """What a column is called while Spark reads it: by its own name, or by one that no file has.
+
+        Spark finds columns by id, but hands filters to the files by name. A file that has another column
+        under that name would be passed over by the values of the other one.
+        """
+        field_id = field.metadata[FIELD_ID]
+        if field_id not in self.metadata.renamed_over:
+            return field.name
+        name = f"headgate_{field_id}"
+        while name in self.metadata.names_ever:
+            name += "_"
+        return name
 
     def _selected(self, rows: DataFrame) -> DataFrame:
         if self.only is not None:

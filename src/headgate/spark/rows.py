@@ -49,8 +49,8 @@ class SparkRows:
             # Sets of partitions have no SQL. Files with other rows beside them are those of older specs.
             anew = ArrowRewrite(target.driver, target.loader, target.metadata, target.txid, target.table)
             return anew(files, matching)
-        schema = target.metadata.schema
-        rows = Scan(target.driver, tuple(files), schema, schema).frame(self.df.sparkSession)
+        scan = Scan(target.driver, tuple(files), target.metadata, target.metadata.schema)
+        rows = scan.frame(self.df.sparkSession)
         kept = rows.where(f"NOT coalesce({self._condition(matching)}, false)")
         return Rewritten(tuple(files), write_rows(target, self._fitting(kept)))
 
