@@ -16,6 +16,7 @@ from headgate.core.arguments import public_properties, texts
 from headgate.core.lookup import found_table
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
+from headgate.iceberg.columns import require_sound
 from headgate.iceberg.ddl import parse_columns
 from headgate.iceberg.evolution import Evolution, Step, Subject
 from headgate.iceberg.loader import TableLoader
@@ -184,9 +185,14 @@ def create(
     """Notes that a table is to be made."""
     parsed = TableName.parse(name)
     _require_free(tx, name)
+    noted = tx.changes().tables.get(name)
+    if noted is not None and not noted.dropped:
+        raise InvalidInputError(
+            f"the table {name} gets another name in this transaction, and until it ends this is its name",
+            "make the new table in the next transaction",
+        )
     columns = schema_of(schema)
-    if not columns.fields:
-        raise InvalidInputError(f"{name}: a table needs a column", "give a schema with at least one")
+    require_sound(columns, name)
     spec = parse_partition_by(texts("partition_by", partition_by), columns)
     order = parse_sort_by(texts("sort_by", sort_by), columns)
     # The same for every attempt of the transaction, and for no other transaction.

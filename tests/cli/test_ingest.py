@@ -126,6 +126,52 @@ def test_values_are_exact_as_the_table_wants_them(place: Path, file: Callable[..
     }
 
 
+def test_whole_numbers_beyond_bigint_stay_exact(place: Path, file: Callable[..., Path]) -> None:
+    numbers = [12345678901234567890, 12345678901234567891, None]
+    text = "id,x\n" + "".join(f"{'' if n is None else n},1.5\n" for n in numbers)
+    sources = [file("a.csv", text), file("b.csv", "id,x\n7,2\n")]
+    assert run("ingest", place, "sales.orders", *sources).exit_code == 0
+    assert [row["id"] for row in rows(place)] == [
+        Decimal(12345678901234567890),
+        Decimal(12345678901234567891),
+        None,
+        7,
+    ]
+    assert [row["x"] for row in rows(place)] == [1.5, 1.5, 1.5, 2.0]
+
+
+def test_two_spellings_of_a_path_are_one_file(place: Path, file: Callable[..., Path]) -> None:
+    source = file("a.csv", "id\n1\n")
+    other = source.parent / "lake" / ".." / "a.csv"
+    assert run("ingest", place, "sales.orders", source, other).exit_code == 0
+    assert rows(place) == [{"id": 1}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.jsonl", '{"a": {}}\n', "a has no fields"),
+        ("a.csv", "a,A\n1,2\n", "a is there twice"),
+        ("a.csv", "a,\n1,2\n", "'' is not a name"),
+    ],
+)
+def test_columns_that_no_table_can_have(
+    place: Path, file: Callable[..., Path], name: str, content: str, told: str
+) -> None:
+    result = run("ingest", place, "sales.orders", file(name, content))
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert hg.Lake.open(place).version == 0
+
+
+@pytest.mark.parametrize("kind", [pa.duration("us"), pa.decimal256(50, 2)])
+def test_a_parquet_type_that_iceberg_has_not(place: Path, tmp_path: Path, kind: pa.DataType) -> None:
+    pq.write_table(pa.table({"d": pa.array([None], kind)}), tmp_path / "a.parquet")
+    result = run("ingest", place, "sales.orders", tmp_path / "a.parquet")
+    assert result.exit_code == 2
+    assert "type that Iceberg has not" in result.stderr
+
+
 def test_json_makes_nested_columns(place: Path, file: Callable[..., Path]) -> None:
     one = '{"id": 1, "tags": ["a"], "at": {"x": 1, "on": "2026-11-15"}}'
     other = '{"id": 2.5, "tags": [], "at": {"y": 2}}'

@@ -114,6 +114,8 @@ def test_table_names() -> None:
         "a.-b",
         "sales." + "x" * 101,
         "_.a",
+        "a._spark_metadata",
+        "_spark_metadata.a",
         7,
         None,
     ],

@@ -125,6 +125,29 @@ def test_rename_keeps_the_rows_and_frees_the_name(lake: hg.Lake) -> None:
     assert ids(lake.table("sales.orders"), version=2) == list(range(10))
 
 
+def test_tables_exchange_their_names_in_one_version(lake: hg.Lake) -> None:
+    for name, first in (("sales.a", 0), ("sales.b", 100)):
+        lake.create_table(name, DDL).append(rows(first, 1))
+    with lake.transaction() as tx:
+        tx.table("sales.b").append(rows(101, 1))  # so that b comes first in the record
+        tx.rename_table("sales.a", "sales.c")
+        tx.rename_table("sales.b", "sales.a")
+        tx.rename_table("sales.a", "sales.b")
+    assert lake.tables() == ("sales.a", "sales.b")
+    assert ids(lake.table("sales.a")) == [100, 101]
+    assert ids(lake.table("sales.b")) == [0]
+
+
+def test_a_renamed_table_is_not_lost_to_a_new_one_of_its_name(lake: hg.Lake) -> None:
+    lake.create_table("sales.a", DDL).append(rows(0, 1))
+    with lake.transaction() as tx:
+        tx.rename_table("sales.a", "sales.b")
+        with pytest.raises(hg.InvalidInputError, match="gets another name in this transaction"):
+            tx.create_table("sales.a", DDL)
+    assert lake.tables() == ("sales.b",)
+    assert ids(lake.table("sales.b")) == [0]
+
+
 def test_a_dropped_table_is_gone_and_its_history_stays(lake: hg.Lake) -> None:
     orders = lake.create_table("sales.orders", DDL)
     orders.append(rows(0))
@@ -193,6 +216,17 @@ def test_table_properties(lake: hg.Lake) -> None:
         (lambda lake: lake.create_table("a.b", "x INTT"), hg.InvalidInputError, "'INTT' is not a type"),
         (lambda lake: lake.create_table("a.b", 7), hg.InvalidInputError, "not a int"),
         (lambda lake: lake.create_table("a.b", DDL, partition_by=["hour(id)"]), hg.InvalidInputError, "fit"),
+        (
+            lambda lake: lake.create_table("a.b", pa.schema([("x", pa.int32()), ("X", pa.int32())])),
+            hg.InvalidInputError,
+            "X is there twice",
+        ),
+        (
+            lambda lake: lake.create_table("a.b", pa.schema([("", pa.int32())])),
+            hg.InvalidInputError,
+            "a name",
+        ),
+        (lambda lake: lake.create_table("a.b", pa.schema([])), hg.InvalidInputError, "at least one"),
         (lambda lake: lake.create_table("../b.c", DDL), hg.InvalidInputError, "is not a table name"),
         (lambda lake: lake.table("sales.orders").append([1]), hg.InvalidInputError, "pyarrow Table"),
         (

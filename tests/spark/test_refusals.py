@@ -52,6 +52,28 @@ def test_nulls_in_a_required_field_of_a_struct(
     assert table.read(spark).collect()[0].s is None
 
 
+def test_nulls_in_required_elements_are_found_by_the_workers(lake: hg.Lake, spark: SparkSession) -> None:
+    table = lake.create_table("t.lists", spark.sql("SELECT array(1) AS l").schema)
+    with pytest.raises(hg.InvalidInputError, match=r"t\.lists: column l\.element is required"):
+        table.append(spark.sql("SELECT array(1, CAST(NULL AS INT)) AS l"))
+    assert lake.version == 1
+
+
+def test_lists_without_compression(lake: hg.Lake, spark: SparkSession) -> None:
+    properties = {"write.parquet.compression-codec": "uncompressed"}
+    table = lake.create_table("t.lists", "l ARRAY<INT>", properties=properties)
+    table.append(spark.sql("SELECT array(1) AS l"))
+    assert table.read(spark).collect()[0].l == [1]
+
+
+def test_a_partition_by_a_column_with_a_dot(lake: hg.Lake, spark: SparkSession) -> None:
+    df = spark.createDataFrame([(1, "x" * 5000), (2, None)], ["a.b", "c.d"])
+    table = lake.create_table("t.dots", df.schema, partition_by=["a.b", "c.d"])
+    table.append(df)
+    assert table.read(spark, where="`a.b` = 1").count() == 1
+    assert table.read_arrow(where="`c.d` IS NULL").column("a.b").to_pylist() == [2]
+
+
 def test_struct_fields_are_matched_by_name(table: hg.Table, spark: SparkSession, both_ways: str) -> None:
     table.append(spark.sql("SELECT 1L AS id, named_struct('b', 20, 'a', 10) AS s"))
     assert table.read(spark).collect()[0].s == Row(a=10, b=20)

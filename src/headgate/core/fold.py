@@ -59,15 +59,14 @@ def _tags(state: LakeState, record: Record) -> Mapping[str, Version]:
 def _tables(state: LakeState, record: Record) -> Mapping[str, TableRef]:
     if not record.tables:
         return state.tables
+    # First all names that become free, then all that are taken: two tables may exchange their names.
     tables = dict(state.tables)
     for commit in record.tables:
-        if commit.action is TableAction.DROP:
-            tables.pop(commit.name, None)
-            continue
-        if commit.renamed_from is not None:
-            tables.pop(commit.renamed_from, None)
-        tables[commit.name] = commit.table
-    return tables
+        freed = commit.name if commit.action is TableAction.DROP else commit.renamed_from
+        if freed is not None:
+            tables.pop(freed, None)
+    changed = {c.name: c.table for c in record.tables if c.action is not TableAction.DROP}
+    return {**tables, **changed}
 
 
 def _apps(state: LakeState, record: Record) -> Mapping[str, AppProgress]:

@@ -225,6 +225,27 @@ def with_doc(columns: Columns, path: str, doc: str | None) -> Columns:
     return _with_field(columns, place, doc=doc)
 
 
+def require_sound(schema: Schema, table: str) -> None:
+    """Refuses columns that some engine could not tell apart, or could not write."""
+    problems = list(_unsound(schema.as_struct(), ""))
+    _refuse(f"{table}: a table cannot have these columns", problems)
+
+
+def _unsound(kind: IcebergType, path: str) -> Iterator[str]:
+    fields = _children(kind)
+    if isinstance(kind, StructType):
+        if not fields:
+            yield f"{path} has no fields" if path else "there is none; a table needs at least one"
+        names = [field.name.lower() for field in fields]
+        for field in fields:
+            if not field.name.strip():
+                yield f"{path}{'.' if path else ''}{field.name!r} is not a name"
+            elif names.count(field.name.lower()) > 1:
+                yield f"{path}{'.' if path else ''}{field.name} is there twice, if upper case is lower case"
+    for field in fields:
+        yield from _unsound(field.field_type, f"{path}.{field.name}" if path else field.name)
+
+
 # --- finding fields --------------------------------------------------------------------------------------
 
 

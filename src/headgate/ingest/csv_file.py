@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from headgate.errors import InvalidInputError
+from headgate.ingest.inference import WHOLE_NUMBER
 from headgate.ingest.source import OnBytes, SourceFile
 from headgate.ingest.text_value import ADVICE, from_text, is_bytes, is_moment
 
@@ -29,10 +32,34 @@ class Dialect:
 
 
 def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
-    """The columns of a file, their types as its first rows show them."""
+    """The columns of a file, their types as its first rows show them.
+
+    Whole numbers that no BIGINT holds are decimals: as floating point, which Arrow would make of them, two
+    different ones could become the same.
+    """
     with source.opened(lambda _: None) as file, _reader(file.stream, source, dialect, None) as reader:
         schema: pa.Schema = reader.schema
+    floating = [field.name for field in schema if pa.types.is_floating(field.type)]
+    if not floating or len(set(schema.names)) < len(schema.names):
         return schema
+    as_text = dict.fromkeys(floating, pa.string())
+    with (
+        source.opened(lambda _: None) as file,
+        _reader(file.stream, source, dialect, None, as_text) as reader,
+    ):
+        try:
+            first = reader.read_next_batch()
+        except pa.ArrowInvalid as error:
+            raise _refusal(source, error, schema.names) from error
+    for position, field in enumerate(schema):
+        if field.name in as_text and _are_whole(first.column(position)):
+            schema = schema.set(position, field.with_type(WHOLE_NUMBER))
+    return schema
+
+
+def _are_whole(texts: pa.Array) -> bool:
+    fitting = pc.match_substring_regex(texts, rf"^\s*[+-]?\d{{1,{WHOLE_NUMBER.precision}}}\s*$")
+    return bool(pc.all(fitting).as_py())
 
 
 def batches(source: SourceFile, dialect: Dialect, wanted: pa.Schema, on_bytes: OnBytes) -> Iterator[pa.Table]:
@@ -55,7 +82,11 @@ def batches(source: SourceFile, dialect: Dialect, wanted: pa.Schema, on_bytes: O
 
 
 def _reader(
-    file: Any, source: SourceFile, dialect: Dialect, wanted: pa.Schema | None
+    file: Any,
+    source: SourceFile,
+    dialect: Dialect,
+    wanted: pa.Schema | None,
+    kinds: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> arrow_csv.CSVStreamingReader:
     named = None if dialect.header or wanted is None else wanted.names
     try:
@@ -72,7 +103,7 @@ def _reader(
                 delimiter=dialect.delimiter or ("\t" if source.is_tsv else ","), newlines_in_values=True
             ),
             convert_options=arrow_csv.ConvertOptions(
-                column_types={} if wanted is None else _readable(wanted, source),
+                column_types=dict(kinds) if wanted is None else _readable(wanted, source),
                 null_values=[""],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,

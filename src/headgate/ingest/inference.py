@@ -13,6 +13,8 @@ from headgate.ingest.source import SourceFile
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(?P<zone>[Zz]|[+-]\d\d:?\d\d)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
+WHOLE_NUMBER = pa.decimal128(38, 0)
+"""The type of whole numbers that no BIGINT holds."""
 ADVICE = "say what the columns are with --schema, or ingest the files into different tables"
 
 
@@ -52,6 +54,8 @@ def unified(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         return other
     if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
         return pa.timestamp("us", one.tz) if (one.tz is None) == (other.tz is None) else None
+    if WHOLE_NUMBER in (one, other) and all(map(_is_whole, (one, other))):
+        return WHOLE_NUMBER
     if _is_number(one) and _is_number(other):
         both_whole = pa.types.is_integer(one) and pa.types.is_integer(other)
         return pa.int64() if both_whole else pa.float64()
@@ -67,6 +71,10 @@ def _unified_structs(one: pa.DataType, other: pa.DataType) -> pa.DataType | None
     left, right = ({field.name: field.type for field in kind} for kind in (one, other))
     inner = {name: unified(left.get(name, pa.null()), right.get(name, pa.null())) for name in left | right}
     return None if None in inner.values() else pa.struct(list(inner.items()))
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(kind.equals(WHOLE_NUMBER) or pa.types.is_integer(kind))
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -85,12 +85,13 @@ def find_sources(patterns: Sequence[str], wanted: Format | None) -> tuple[Source
     The format is the one that is wanted, or else that of the ending. `InvalidInputError` names what is
     missing, or has no format.
     """
-    paths: dict[Path, None] = {}
+    paths: dict[Path, Path] = {}
     for pattern in patterns:
-        paths.update(dict.fromkeys(_matching(pattern)))
+        for path in _matching(pattern):
+            paths.setdefault(path.resolve(), path)  # two spellings of a path are one file
     if not paths:
         raise InvalidInputError("no files are given", "name some, or a pattern such as 'orders/*.csv'")
-    return tuple(SourceFile(path, wanted or _format_of(path), path.stat().st_size) for path in paths)
+    return tuple(SourceFile(path, wanted or _format_of(path), path.stat().st_size) for path in paths.values())
 
 
 def _matching(pattern: str) -> list[Path]:

@@ -14,6 +14,9 @@ from headgate.model.json_object import Json, JsonObject
 _PART = re.compile(r"[^\W_][\w\-]{0,99}|_[\w\-]{1,99}")
 """Letters of any script, digits, underscores and hyphens: safe in a path, a URL and an SQL name."""
 
+HIDDEN_FROM_SPARK = "_spark_metadata"
+"""Spark passes over every file below a directory of this name."""
+
 
 @dataclass(frozen=True, order=True, slots=True)
 class TableName:
@@ -33,7 +36,7 @@ class TableName:
                 f"{text!r} is not a table name", "write it as namespace.table, for example 'sales.orders'"
             )
         for part in parts:
-            if not _PART.fullmatch(part):
+            if part == HIDDEN_FROM_SPARK or not _PART.fullmatch(part):
                 raise InvalidInputError(
                     f"{text!r} is not a table name: {part!r} is not allowed",
                     "use letters, digits, '_' and '-', at most 100 of them",

@@ -62,7 +62,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     directories = directory_columns(metadata.schema, metadata.spec)
     rows = layout.distributed(df.withColumns(directories), tuple(directories)).drop(*directories)
     writing = FileWriting(
-        target.driver.store, metadata, target.txid, target.table, layout.codec, layout.target_file_bytes
+        target.driver.store, metadata, target.txid, target.table, layout.arrow_codec, layout.target_file_bytes
     )
     reports = rows.mapInArrow(_named(writing), REPORT).collect()
     return tuple(pickle.loads(report.file) for report in reports)

@@ -78,7 +78,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     driver, metadata = target.driver, target.metadata
     directories = directory_columns(metadata.schema, metadata.spec)
     rows = layout.distributed(df.withColumns(directories), tuple(directories)).drop(*directories)
-    encoding = FileEncoding(metadata, target.table, layout.codec)
+    encoding = FileEncoding(metadata, target.table, layout.arrow_codec)
     files = rows.mapInArrow(_named(encoding), "file binary")
     attempt = new_attempt(target)
     # The cast takes the bytes as they are, whether they are a text or not.

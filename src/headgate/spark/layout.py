@@ -41,6 +41,11 @@ class WriteLayout:
     rows_per_file: int
     codec: str
 
+    @property
+    def arrow_codec(self) -> str:
+        """The codec as Arrow calls it."""
+        return "none" if self.codec.lower() == "uncompressed" else self.codec
+
     def distributed(self, df: DataFrame, partition_columns: Sequence[str]) -> DataFrame:
         """`df` with its rows in the tasks, and in the order, in which they are to be written."""
         keys = [sf.col(quoted(name)) for name in partition_columns]

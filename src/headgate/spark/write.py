@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,9 @@ from headgate.spark.types import has_lists_or_maps
 
 ROW_ASTRAY = "HEADGATE_ROW_DOES_NOT_MATCH"
 """Stands in the error of a Spark job that met a row which its overwrite does not select; the row follows."""
+
+_REFUSED_BY_A_WORKER = re.compile(r"headgate\.errors\.InvalidInputError: (?P<problem>.+)")
+"""How the traceback of a Python worker shows an error of ours."""
 
 
 def write_rows(target: Target, rows: DataFrame, where: str | None = None) -> tuple[DataFile, ...]:
@@ -77,6 +81,11 @@ def _our_error(table: str, where: str | None, text: str) -> HeadgateError:
         return InvalidInputError(
             f"{table}: a row to be added does not match {where!r}: {row}",
             "leave it out, or overwrite with a predicate that selects it; nothing was changed",
+        )
+    refused = _REFUSED_BY_A_WORKER.search(text)
+    if refused is not None:
+        return InvalidInputError(
+            refused["problem"], "correct those rows, or leave them out; nothing was changed"
         )
     first = text.strip().split("\n", maxsplit=1)[0]
     return StorageError(
