@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
+import headgate as hg
 from headgate.errors import CorruptLakeError, InvalidInputError
 from headgate.iceberg.arrow import encode_parquet, fitted, partitioned, schema_from_arrow
 from headgate.iceberg.ddl import parse_columns
 from headgate.iceberg.partitions import parse_partition_by
 from headgate.iceberg.projection import projected
+from headgate.storage.memory import MemoryStore
 
 INNER = "STRUCT<r: INT NOT NULL, o: STRING>"
 SCHEMA = assign_fresh_schema_ids(
@@ -108,3 +110,13 @@ def test_a_slice_of_maps_is_judged_by_what_it_shows() -> None:
     assert fitted(data.slice(1), schema, "here").num_rows == 1
     with pytest.raises(InvalidInputError, match=r"m.value is required, but 1 of its values"):
         fitted(data, schema, "here")
+
+
+@pytest.mark.parametrize(("kind", "least"), [("INT", -(2**31)), ("BIGINT", -(2**63))])
+def test_a_number_that_is_truncated_to_none_of_its_type_has_no_partition(kind: str, least: int) -> None:
+    table = hg.Lake.init(MemoryStore()).create_table("a.b", f"i {kind}", partition_by=["truncate(10, i)"])
+    numbers = pa.int32() if kind == "INT" else pa.int64()
+    with pytest.raises(hg.InvalidInputError, match="too long for its type once it is truncated"):
+        table.append(pa.table({"i": pa.array([least, 5], numbers)}))
+    table.append(pa.table({"i": pa.array([least + 8, -1, 5], numbers)}))
+    assert table.read_arrow(where="i < 0").num_rows == 2

@@ -157,3 +157,18 @@ def test_rows_that_an_overwrite_does_not_select(lake: hg.Lake, spark: SparkSessi
     with pytest.raises(hg.InvalidInputError, match=r'does not match .id < 5.: \{"id":5\}'):
         table.overwrite(spark.range(6), where="id < 5")
     assert lake.version == 2
+
+
+def test_an_int_that_is_truncated_to_none_has_no_partition(lake: hg.Lake, spark: SparkSession) -> None:
+    table = lake.create_table("t.least", "i INT", partition_by=["truncate(10, i)"])
+    with pytest.raises(hg.InvalidInputError, match="too long for its type once it is truncated"):
+        table.append(spark.createDataFrame([(-(2**31),)], "i int"))
+    assert lake.version == 1
+
+
+def test_texts_that_no_directory_can_be_called(lake: hg.Lake, spark: SparkSession) -> None:
+    table = lake.create_table("t.odd", "s STRING", partition_by=["s"])
+    texts = ["\0", "a\0", "a", "", "..", "/", None]
+    table.append(spark.createDataFrame([(text,) for text in texts], "s string"))
+    assert sorted(map(repr, (row.s for row in table.read(spark).collect()))) == sorted(map(repr, texts))
+    assert len(table.files()) == len(texts)

@@ -26,6 +26,8 @@ from pyiceberg.types import (
     DoubleType,
     FloatType,
     IcebergType,
+    IntegerType,
+    LongType,
     TimestampType,
     TimestamptzType,
 )
@@ -47,6 +49,7 @@ DAY_IN: Mapping[type[IcebergType], int] = {
     TimestamptzType: 86_400_000_000,
 }
 """How long a day is in values of a type."""
+BITS: Mapping[type[IcebergType], int] = {IntegerType: 32, LongType: 64}
 
 
 def schema_from_arrow(arrow: pa.Schema) -> Schema:
@@ -257,6 +260,9 @@ def transformed(column: Any, transform: Transform[Any, Any], kind: IcebergType) 
     result = transform.pyarrow_transform(kind)(values)
     if pa.types.is_decimal(result.type):
         return _decimal_that_fits(result, values.type)
+    truncated = pa.types.is_integer(values.type) and isinstance(transform, TruncateTransform)
+    if truncated and pc.any(pc.greater(result, values)).as_py():  # below the least number, so it came round
+        raise too_long(str(kind))
     # Arrow neither groups nor sorts a UUID; its bytes it does.
     return result.storage if isinstance(result, pa.ExtensionArray) else result
 
@@ -266,10 +272,14 @@ def _decimal_that_fits(result: Any, kind: pa.DataType) -> Any:
         # Through a longer type: to its own type Arrow casts without looking.
         return result.cast(pa.decimal128(MAX_PRECISION, kind.scale)).cast(kind)
     except pa.ArrowInvalid as error:
-        raise InvalidInputError(
-            f"a value of {kind} is too long for its type once it is truncated, so it has no partition",
-            "widen the column, or partition by bucket",
-        ) from error
+        raise too_long(str(kind)) from error
+
+
+def too_long(kind: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"a value of {kind} is too long for its type once it is truncated, so it has no partition",
+        "widen the column, or partition by bucket",
+    )
 
 
 def encode_parquet(data: pa.Table) -> bytes:
@@ -298,7 +308,7 @@ def data_file(
 
 
 def require_partition(partition: Partition, metadata: TableMetadata) -> None:
-    """Refuses days and moments that manifests cannot carry: engines in Python read them as dates."""
+    """Refuses what manifests cannot carry: numbers beyond their type, dates that Python has not."""
     if not partition:
         return
     kinds = metadata.spec.partition_type(metadata.schema).fields
@@ -306,6 +316,9 @@ def require_partition(partition: Partition, metadata: TableMetadata) -> None:
         day = DAY_IN.get(type(part.field_type))
         if value is not None and day is not None and not FIRST_DAY <= value // day <= LAST_DAY:
             raise out_of_years(part.name)
+        bits = BITS.get(type(part.field_type))
+        if value is not None and bits is not None and value < -(2 ** (bits - 1)):
+            raise too_long(str(part.field_type))
 
 
 def out_of_years(name: str) -> InvalidInputError:

@@ -30,6 +30,8 @@ MICROS_PER_DAY = 86_400_000_000
 MICROS_PER_HOUR = 3_600_000_000
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 """What Spark calls the directory of null."""
+NUL = "\0"
+"""The character that no disk takes in a name, and that Spark does not escape."""
 SHOWN_CHARACTERS = 40
 """Longer texts are cut and told apart by a hash: the name of a directory may have 255 bytes on most disks."""
 
@@ -107,6 +109,7 @@ def _truncated(transform: transforms.TruncateTransform[Any], kind: Any, source: 
         case iceberg.StringType() | iceberg.BinaryType():
             return sf.substring(source, 1, transform.width)
         case iceberg.IntegerType() | iceberg.LongType():
+            source = source.cast("bigint")  # the least INT is truncated to one that is no INT
             return source - sf.pmod(source, sf.lit(transform.width))
         case _:
             return _by_pyiceberg(transform, kind, str(kind).replace(" ", ""))(source)
@@ -177,5 +180,7 @@ def _as_directory(value: Column) -> Column:
         text.isin("", HIVE_NULL) | text.startswith("'"), sf.concat(sf.lit("'"), text)
     )
     digest = sf.substring(sf.sha2(text, 256), 1, 32)
-    cut = sf.concat(sf.substring(text, 1, SHOWN_CHARACTERS), sf.lit("~"), digest)
-    return marked.when(sf.length(text) > SHOWN_CHARACTERS, cut).otherwise(text)
+    shown = sf.substring(sf.replace(text, sf.lit(NUL), sf.lit("")), 1, SHOWN_CHARACTERS)
+    cut = sf.concat(shown, sf.lit("~"), digest)
+    too_odd = (sf.length(text) > SHOWN_CHARACTERS) | text.contains(NUL)
+    return marked.when(too_odd, cut).otherwise(text)
