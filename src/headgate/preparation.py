@@ -16,7 +16,7 @@ from pyiceberg.typedef import Record as PartitionRecord
 from headgate.changes import TableChange
 from headgate.errors import ConflictError
 from headgate.iceberg.avro import Listed
-from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
+from headgate.iceberg.data_file import Content, DataFile, Entry, Manifest, Status
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table, with_previous, with_properties
 from headgate.iceberg.snapshot import (
@@ -123,19 +123,19 @@ def _with_files(
     loader: TableLoader, change: TableChange, metadata: TableMetadata, attempt: Attempt
 ) -> Snapshot:
     current = () if change.new is not None else loader.manifests(metadata)
-    operation = "append" if change.replaced is None else "overwrite"
-    files = FileChange(operation, change.added, frozenset(change.replaced or ()))
+    files = FileChange(
+        change.operation, change.added, frozenset(change.replaced or ()), change.deletes, change.numbers
+    )
     occasion = attempt.occasion()
     needed = sorted(manifests_to_read(current, files, occasion), key=lambda manifest: manifest.path)
     # Where files are removed, every entry must be looked at.
-    listed = (
-        [Listed(entries) for entries in loader.entries(needed)]
-        if files.removed
-        else loader.listed(needed, metadata)
-    )
+    seen = [manifest for manifest in needed if files.removed and manifest.content is Content.DATA]
+    unseen = [manifest for manifest in needed if manifest not in seen]
+    listed = [Listed(entries) for entries in loader.entries(seen)]
     _require_present(change, listed)
-    known = dict(zip((manifest.path for manifest in needed), listed, strict=True))
-    return take_snapshot(metadata, current, known, files, occasion)
+    known = zip((*seen, *unseen), (*listed, *loader.listed(unseen, metadata)), strict=True)
+    by_path = {manifest.path: found for manifest, found in known}
+    return take_snapshot(metadata, current, by_path, files, occasion)
 
 
 def _objects(loader: TableLoader, snapshot: Snapshot | None) -> dict[str, bytes]:
@@ -165,7 +165,7 @@ def _commit(change: TableChange, ref: TableRef, metadata: TableMetadata, txid: T
         table=ref,
         renamed_from=change.name if action is TableAction.RENAME else None,
         snapshot_id=snapshot_id(txid, metadata.uuid) if change.changes_files else None,
-        operation=("append" if change.replaced is None else "overwrite") if change.changes_files else None,
+        operation=change.operation if change.changes_files else None,
         replaces_all=change.replaces_all,
         property_names=change.properties.names(),
         footprint=change.file_footprint(),
@@ -185,6 +185,9 @@ def _paths(change: TableChange, metadata: TableMetadata) -> dict[str, PathChange
         path = virtual_path(change.name_after, file, metadata)
         removed = PathChange(files_removed=1, rows_removed=file.record_count)
         paths[path] = paths.get(path, PathChange()) + removed
+    for file in change.deletes:
+        path = virtual_path(change.name_after, file, metadata)
+        paths[path] = paths.get(path, PathChange()) + PathChange(rows_removed=file.record_count)
     return paths
 
 

@@ -18,7 +18,7 @@ from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.partitions import find_column, written_terms
-from headgate.iceberg.planning import Plan, plan
+from headgate.iceberg.planning import Plan, PlannedFile, plan
 from headgate.iceberg.sorting import written_sort_field
 from headgate.model.table import TableRef
 from headgate.structure import Evolvable
@@ -228,7 +228,7 @@ class Table(Evolvable[CommitResult]):
         schema = view.metadata.schema
         wanted = schema if columns is None else _selected(schema, columns)
         only, condition = _understood(where, schema)
-        scan = Scan(self._lake._driver, tuple(view.files(only)), schema, wanted, only, condition)
+        scan = Scan(self._lake._driver, view.files(only), schema, wanted, only, condition)
         return scan.frame(spark)
 
     def files(self, *, version: int | None = None) -> tuple[TableFile, ...]:
@@ -267,9 +267,9 @@ class TableView:
     def metadata(self) -> TableMetadata:
         return self.loader.metadata(self.ref.metadata)
 
-    def files(self, only: Bound | None = None) -> list[DataFile]:
+    def files(self, only: Bound | None = None) -> tuple[PlannedFile, ...]:
         """The data files, oldest first; with `only`, those that can hold rows that it selects."""
-        return [planned.file for planned in plan(self.loader, self.metadata, only).files]
+        return plan(self.loader, self.metadata, only).files
 
 
 def _require_repeatable(rows: Any) -> None:

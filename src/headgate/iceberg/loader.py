@@ -1,4 +1,4 @@
-"""Reading tables from storage, each object once: metadata, manifest lists and manifests never change."""
+"""Reading tables from storage, each object once: metadata, manifests and position files never change."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
 from headgate.forks import renew_after_fork
 from headgate.iceberg.avro import Listed, Wanted, decode_listed, decode_manifest, decode_manifest_list
-from headgate.iceberg.data_file import Entry, Manifest
+from headgate.iceberg.data_file import DataFile, Entry, Manifest
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.positions import Positions, decode_positions
 
 KEPT_TABLES = 256
 KEPT_ENTRIES = 200_000
 """How many entries of manifests a handle keeps in memory, over all tables."""
+KEPT_POSITIONS = 10_000_000
+"""How many positions of deleted rows a handle keeps in memory; together they take about 20 MB."""
 
 T = TypeVar("T")
 
@@ -59,6 +62,7 @@ class TableLoader:
         self._metadata: _Kept[TableMetadata] = _Kept(KEPT_TABLES, lambda _: 1)
         self._lists: _Kept[tuple[Manifest, ...]] = _Kept(KEPT_TABLES, lambda _: 1)
         self._entries: _Kept[tuple[Entry, ...]] = _Kept(KEPT_ENTRIES, lambda entries: len(entries) + 1)
+        self._positions: _Kept[Positions] = _Kept(KEPT_POSITIONS, lambda positions: len(positions) + 1)
 
     def uri(self, key: str) -> str:
         """How other engines name the object `key`."""
@@ -127,6 +131,18 @@ class TableLoader:
             self._entries.put(path, known)
         if metadata.snapshot is not None:
             self._lists.put(str(metadata.snapshot["manifest-list"]), manifests)
+
+    def positions(self, file: DataFile) -> Positions:
+        """What a position delete file lists."""
+        known = self._positions.get(file.path)
+        if known is None:
+            known = decode_positions(self._get(self.key(file.path)), file.path)
+            self._positions.put(file.path, known)
+        return known
+
+    def remember_positions(self, path: str, positions: Positions) -> None:
+        """Keeps what a position delete file lists that this process has just written."""
+        self._positions.put(path, positions)
 
     def _entries_of(self, manifest: Manifest, wanted: Wanted | None) -> tuple[Entry, ...]:
         known = self._entries.get(manifest.path)
