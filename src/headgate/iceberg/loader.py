@@ -57,7 +57,7 @@ class TableLoader:
     """Tables of one lake. Safe to share between threads."""
 
     def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+        self.driver = driver
         self._root = driver.store.uri()
         self._metadata: _Kept[TableMetadata] = _Kept(KEPT_TABLES, lambda _: 1)
         self._lists: _Kept[tuple[Manifest, ...]] = _Kept(KEPT_TABLES, lambda _: 1)
@@ -101,11 +101,11 @@ class TableLoader:
             partial(self._entries_of, manifest, None if wanted is None else wanted(manifest))
             for manifest in manifests
         ]
-        return self._driver.host.together(tasks)
+        return self.driver.host.together(tasks)
 
     def listed(self, manifests: Iterable[Manifest], metadata: TableMetadata) -> list[Listed]:
         """What each manifest of the table lists, for a merge: as it is in the file where that will do."""
-        return self._driver.host.together(
+        return self.driver.host.together(
             [partial(self._listed_in, manifest, metadata) for manifest in manifests]
         )
 
@@ -154,7 +154,7 @@ class TableLoader:
         return entries
 
     def _get(self, key: str) -> bytes:
-        data = self._driver.get(key)
+        data = self.driver.get(key)
         if data is None:
             raise CorruptLakeError(f"{self.uri(key)} is named by the lake, but is not there")
         return data

@@ -25,6 +25,21 @@ from headgate.iceberg.metadata import NewSnapshot, TableMetadata, with_snapshot
 from headgate.model.identifiers import TxId, Version
 
 TOTAL_SIZE = "total-files-size"
+TOTAL_RECORDS = "total-records"
+LIVE_RECORDS = "headgate.live-records"
+"""How many rows a table has without those that are deleted by position; not there if it never had such."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Rows that are deleted by position, as far as a change makes a difference to how many are live.
+
+    `before`: how many rows of a removed data file, by its path, were deleted before. `now`: how many live
+    rows an added delete file, by its path, takes away.
+    """
+
+    before: Mapping[str, int] = field(default_factory=dict)
+    now: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +47,8 @@ class FileChange:
     """What a commit does to the files of a table; `operation` is Iceberg's word for it.
 
     Data files that it adds, those that it removes, by path, and position delete files that it adds. `numbers`
-    are the data sequence numbers, by path, of added files that do not have that of the commit.
+    are the data sequence numbers, by path, of added files that do not have that of the commit. `dead` tells
+    what of this counts for rows that are deleted by position.
     """
 
     operation: str
@@ -40,6 +56,7 @@ class FileChange:
     removed: frozenset[str] = frozenset()
     deletes: tuple[DataFile, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict)
+    dead: Dead = field(default_factory=Dead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +130,7 @@ def take_snapshot(
     list_path = f"{metadata.location}/metadata/snap-{own_id}-{number}-{occasion.txid}.avro"
     objects = {**maker.objects, list_path: encode_manifest_list(merged, own_id, parent, number)}
     used = {manifest.path for manifest in merged} | {list_path}
-    summary = _summary(change, merged, occasion) | _total_size(metadata, listed, change)
+    summary = _summary(change, merged, occasion) | _totals(metadata, listed, change)
     after = with_snapshot(
         metadata,
         NewSnapshot(own_id, number, occasion.timestamp_ms, list_path, summary),
@@ -274,16 +291,25 @@ def summaries(
     return tuple(found)
 
 
-def _total_size(metadata: TableMetadata, listed: Mapping[str, Listed], change: FileChange) -> dict[str, str]:
-    """The bytes of all files, from those of the snapshot before; nothing if that one does not say."""
-    before = metadata.snapshot
-    known = "0" if before is None else before.get("summary", {}).get(TOTAL_SIZE)
-    if known is None:
-        return {}
+def _totals(metadata: TableMetadata, listed: Mapping[str, Listed], change: FileChange) -> dict[str, str]:
+    """What follows from the snapshot before: nothing of what that one does not say."""
+    before: Mapping[str, str] = {TOTAL_SIZE: "0", TOTAL_RECORDS: "0"}
+    if metadata.snapshot is not None:
+        before = metadata.snapshot.get("summary", {})
     entries = (entry for known in listed.values() for entry in known.entries) if change.removed else ()
     live = (entry.file for entry in entries if entry.status is not Status.DELETED)
-    removed = sum(file.size_bytes for file in live if file.path in change.removed)
-    return {TOTAL_SIZE: str(int(known) + sum(file.size_bytes for file in _all_added(change)) - removed)}
+    removed = {file.path: file for file in live if file.path in change.removed}.values()
+    totals = {}
+    if TOTAL_SIZE in before:
+        added = sum(file.size_bytes for file in _all_added(change))
+        totals[TOTAL_SIZE] = int(before[TOTAL_SIZE]) + added - sum(file.size_bytes for file in removed)
+    if LIVE_RECORDS in before or change.deletes:
+        rows = int(before.get(LIVE_RECORDS, before.get(TOTAL_RECORDS, 0)))
+        rows += sum(file.record_count for file in change.added)
+        rows -= sum(file.record_count for file in removed)
+        rows += sum(change.dead.before.values()) - sum(change.dead.now.values())
+        totals[LIVE_RECORDS] = rows
+    return {name: str(total) for name, total in totals.items()}
 
 
 def _summary(change: FileChange, manifests: Sequence[Manifest], occasion: Occasion) -> dict[str, str]:
@@ -296,7 +322,7 @@ def _summary(change: FileChange, manifests: Sequence[Manifest], occasion: Occasi
         "added-files-size": str(sum(file.size_bytes for file in _all_added(change))),
         "deleted-data-files": str(len(change.removed)),
         "total-data-files": str(sum(m.added_files + m.existing_files for m in data)),
-        "total-records": str(sum(m.added_rows + m.existing_rows for m in data)),
+        TOTAL_RECORDS: str(sum(m.added_rows + m.existing_rows for m in data)),
         **(_summary_of_deletes(change.deletes, deletes) if deletes else {}),
         "headgate.version": str(occasion.version),
         "headgate.txid": occasion.txid.text,
