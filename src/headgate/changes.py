@@ -40,7 +40,9 @@ class TableChange:
 
     `base` is the table as the transaction saw it. `replaced` are the files that it removes, by path: None if
     it overwrites nothing, empty if it found none. `selects` tells which rows an overwrite was about; None for
-    all. `evolution` is what becomes of its structure. `dropped` excludes everything else.
+    all. `deletes` are position delete files that it adds. `numbers` are the data sequence numbers, by path,
+    of added files and deletes that keep one from before; others get that of the commit. `compaction`: no row
+    changes, they only move. `evolution` is what becomes of its structure. `dropped` excludes everything else.
     """
 
     name: str
@@ -48,6 +50,9 @@ class TableChange:
     new: NewTable | None = None
     added: tuple[DataFile, ...] = ()
     replaced: Mapping[str, DataFile] | None = None
+    deletes: tuple[DataFile, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    compaction: bool = False
     selects: Selects | None = None
     isolation: Isolation = Isolation.WRITE_SERIALIZABLE
     properties: PropertyChange = field(default_factory=PropertyChange)
@@ -61,7 +66,16 @@ class TableChange:
 
     @property
     def changes_files(self) -> bool:
-        return bool(self.added) or self.replaced is not None
+        return bool(self.added or self.deletes) or self.replaced is not None
+
+    @property
+    def operation(self) -> str:
+        """Iceberg's word for what becomes of the files."""
+        if self.compaction:
+            return "replace"
+        if not self.added and (self.replaced or self.deletes):
+            return "delete"
+        return "append" if self.replaced is None and not self.deletes else "overwrite"
 
     @property
     def replaces_all(self) -> bool:

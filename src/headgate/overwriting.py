@@ -38,7 +38,12 @@ class Overwriting:
         replaced = {planned.file.path: planned.file for planned in self._at_base(None).files}
         added = self.rows.written()
         return replace(
-            self.change, added=added, replaced=replaced, selects=None, isolation=isolation_of(self.metadata)
+            self.change,
+            added=added,
+            replaced=replaced,
+            deletes=(),
+            selects=None,
+            isolation=isolation_of(self.metadata),
         )
 
     def some(self, where: str) -> TableChange:
@@ -55,7 +60,7 @@ class Overwriting:
     def _replacing(self, written: tuple[DataFile, ...], matching: Bound) -> TableChange:
         before = self.change
         at_base = without_matching(self._at_base(matching), matching, self.rows.rewrite)
-        own = without_matching(planned(before.added, self.metadata, matching), matching, self.rows.rewrite)
+        own = without_matching(self._own(matching), matching, self.rows.rewrite)
         return replace(
             before,
             added=(*_without(before.added, own), *own.added, *at_base.added, *written),
@@ -68,9 +73,13 @@ class Overwriting:
         """What the transaction sees of the table's files, without those that it has removed itself."""
         if self.change.base is None:
             return Plan(())
-        found = plan(self.loader, self.metadata, matching)
+        found = plan(self.loader, self.metadata, matching, self.change.deletes)
         gone = self.change.replaced or {} if matching is not None else {}
         return replace(found, files=tuple(f for f in found.files if f.file.path not in gone))
+
+    def _own(self, matching: Bound) -> Plan:
+        """What the transaction has added itself."""
+        return planned(self.change.added, self.metadata, matching, self.change.deletes)
 
     def _selects(self, matching: Bound) -> Selects | None:
         """Which partitions the overwrites of this transaction are about, all of them together."""

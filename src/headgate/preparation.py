@@ -16,10 +16,11 @@ from pyiceberg.typedef import Record as PartitionRecord
 from headgate.changes import TableChange
 from headgate.errors import ConflictError
 from headgate.iceberg.avro import Listed
-from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
+from headgate.iceberg.data_file import Content, DataFile, Entry, Manifest, Status
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table, with_previous, with_properties
 from headgate.iceberg.snapshot import (
+    Dead,
     FileChange,
     Occasion,
     Snapshot,
@@ -27,6 +28,7 @@ from headgate.iceberg.snapshot import (
     snapshot_id,
     take_snapshot,
 )
+from headgate.liveness import count_dead
 from headgate.model.identifiers import TxId, Version
 from headgate.model.state import LakeState
 from headgate.model.table import PathChange, TableAction, TableCommit, TableName, TableRef
@@ -82,8 +84,10 @@ def _prepare_one(loader: TableLoader, change: TableChange, attempt: Attempt) -> 
     if change.properties:
         set_, removed = change.properties.set, change.properties.removed
         metadata = with_properties(metadata, set_, removed, attempt.now_ms)
+    dead = Dead()
     if change.changes_files:
-        snapshot = _with_files(loader, change, metadata, attempt)
+        dead = count_dead(loader, change, metadata)
+        snapshot = _with_files(loader, change, metadata, attempt, dead)
         metadata = snapshot.metadata
     key = f"{ref.location}/metadata/{attempt.version.padded()}-{attempt.txid}.metadata.json"
     if change.new is None:
@@ -94,7 +98,7 @@ def _prepare_one(loader: TableLoader, change: TableChange, attempt: Attempt) -> 
         manifests=loader.manifests(metadata) if snapshot is None else snapshot.manifests,
         entries={} if snapshot is None else snapshot.entries,
         objects=_objects(loader, snapshot) | {key: metadata.data},
-        paths=_paths(change, metadata),
+        paths=_paths(change, metadata, dead),
     )
 
 
@@ -120,22 +124,22 @@ def table_location(name: TableName, uuid: str, state: LakeState) -> str:
 
 
 def _with_files(
-    loader: TableLoader, change: TableChange, metadata: TableMetadata, attempt: Attempt
+    loader: TableLoader, change: TableChange, metadata: TableMetadata, attempt: Attempt, dead: Dead
 ) -> Snapshot:
     current = () if change.new is not None else loader.manifests(metadata)
-    operation = "append" if change.replaced is None else "overwrite"
-    files = FileChange(operation, change.added, frozenset(change.replaced or ()))
+    files = FileChange(
+        change.operation, change.added, frozenset(change.replaced or ()), change.deletes, change.numbers, dead
+    )
     occasion = attempt.occasion()
     needed = sorted(manifests_to_read(current, files, occasion), key=lambda manifest: manifest.path)
     # Where files are removed, every entry must be looked at.
-    listed = (
-        [Listed(entries) for entries in loader.entries(needed)]
-        if files.removed
-        else loader.listed(needed, metadata)
-    )
+    seen = [manifest for manifest in needed if files.removed and manifest.content is Content.DATA]
+    unseen = [manifest for manifest in needed if manifest not in seen]
+    listed = [Listed(entries) for entries in loader.entries(seen)]
     _require_present(change, listed)
-    known = dict(zip((manifest.path for manifest in needed), listed, strict=True))
-    return take_snapshot(metadata, current, known, files, occasion)
+    known = zip((*seen, *unseen), (*listed, *loader.listed(unseen, metadata)), strict=True)
+    by_path = {manifest.path: found for manifest, found in known}
+    return take_snapshot(metadata, current, by_path, files, occasion)
 
 
 def _objects(loader: TableLoader, snapshot: Snapshot | None) -> dict[str, bytes]:
@@ -165,7 +169,7 @@ def _commit(change: TableChange, ref: TableRef, metadata: TableMetadata, txid: T
         table=ref,
         renamed_from=change.name if action is TableAction.RENAME else None,
         snapshot_id=snapshot_id(txid, metadata.uuid) if change.changes_files else None,
-        operation=("append" if change.replaced is None else "overwrite") if change.changes_files else None,
+        operation=change.operation if change.changes_files else None,
         replaces_all=change.replaces_all,
         property_names=change.properties.names(),
         footprint=change.file_footprint(),
@@ -174,7 +178,7 @@ def _commit(change: TableChange, ref: TableRef, metadata: TableMetadata, txid: T
     )
 
 
-def _paths(change: TableChange, metadata: TableMetadata) -> dict[str, PathChange]:
+def _paths(change: TableChange, metadata: TableMetadata, dead: Dead) -> dict[str, PathChange]:
     """The virtual paths that the change touches, with what it adds and removes there."""
     paths: dict[str, PathChange] = {}
     for file in change.added:
@@ -183,8 +187,12 @@ def _paths(change: TableChange, metadata: TableMetadata) -> dict[str, PathChange
         paths[path] = paths.get(path, PathChange()) + added
     for file in (change.replaced or {}).values():
         path = virtual_path(change.name_after, file, metadata)
-        removed = PathChange(files_removed=1, rows_removed=file.record_count)
+        rows = file.record_count - dead.before.get(file.path, 0)
+        removed = PathChange(files_removed=1, rows_removed=rows)
         paths[path] = paths.get(path, PathChange()) + removed
+    for file in change.deletes:
+        path = virtual_path(change.name_after, file, metadata)
+        paths[path] = paths.get(path, PathChange()) + PathChange(rows_removed=dead.now[file.path])
     return paths
 
 

@@ -18,7 +18,8 @@ from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.partitions import find_column, written_terms
-from headgate.iceberg.planning import Plan, plan
+from headgate.iceberg.planning import Plan, PlannedFile, plan
+from headgate.iceberg.snapshot import LIVE_RECORDS, TOTAL_RECORDS
 from headgate.iceberg.sorting import written_sort_field
 from headgate.model.table import TableRef
 from headgate.structure import Evolvable
@@ -35,18 +36,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A data file of a table, as `Table.files` shows it. `version` is the one that added it."""
+    """A data file of a table, as `Table.files` shows it. `version` is the one that added it.
+
+    `rows` are those in the file; `delete_files` may tell of some that are deleted.
+    """
 
     path: str
     rows: int
     size_bytes: int
     version: int
     partition: Mapping[str, Any]
+    delete_files: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """A table as one version left its rows. `size_bytes` is None if who wrote it did not say."""
+    """A table as one version left its rows. `size_bytes` is None if who wrote it did not say.
+
+    `rows` are those that a read gives; `delete_files` tell of rows that are in files and are not read.
+    """
 
     version: int
     snapshot_id: int
@@ -54,6 +62,7 @@ class TableSnapshot:
     operation: str
     rows: int
     files: int
+    delete_files: int
     size_bytes: int | None
     rows_added: int
     files_added: int
@@ -70,8 +79,9 @@ class TableSnapshot:
             snapshot_id=raw["snapshot-id"],
             committed_at=datetime.fromtimestamp(raw["timestamp-ms"] / 1000, UTC),
             operation=summary.get("operation", ""),
-            rows=int(summary.get("total-records", 0)),
+            rows=int(summary.get(LIVE_RECORDS, summary.get(TOTAL_RECORDS, 0))),
             files=int(summary.get("total-data-files", 0)),
+            delete_files=int(summary.get("total-delete-files", 0)),
             size_bytes=None if size is None else int(size),
             rows_added=int(summary.get("added-records", 0)),
             files_added=int(summary.get("added-data-files", 0)),
@@ -228,7 +238,7 @@ class Table(Evolvable[CommitResult]):
         schema = view.metadata.schema
         wanted = schema if columns is None else _selected(schema, columns)
         only, condition = _understood(where, schema)
-        scan = Scan(self._lake._driver, tuple(view.files(only)), view.metadata, wanted, only, condition)
+        scan = Scan(self._lake._driver, view.files(only), view.metadata, wanted, only, condition)
         return scan.frame(spark)
 
     def files(self, *, version: int | None = None) -> tuple[TableFile, ...]:
@@ -241,6 +251,7 @@ class Table(Evolvable[CommitResult]):
                 size_bytes=planned.file.size_bytes,
                 version=planned.sequence_number,
                 partition=_partition_by_name(view.metadata, planned.file),
+                delete_files=len(planned.deletes),
             )
             for planned in plan(view.loader, view.metadata, None).files
         )
@@ -267,9 +278,9 @@ class TableView:
     def metadata(self) -> TableMetadata:
         return self.loader.metadata(self.ref.metadata)
 
-    def files(self, only: Bound | None = None) -> list[DataFile]:
+    def files(self, only: Bound | None = None) -> tuple[PlannedFile, ...]:
         """The data files, oldest first; with `only`, those that can hold rows that it selects."""
-        return [planned.file for planned in plan(self.loader, self.metadata, only).files]
+        return plan(self.loader, self.metadata, only).files
 
 
 def _require_repeatable(rows: Any) -> None:

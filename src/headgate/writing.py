@@ -22,8 +22,9 @@ from headgate.iceberg.evolution import Evolution, Step, Subject
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table
 from headgate.iceberg.partitions import parse_partition_by, written_terms
-from headgate.iceberg.rows import ArrowRows, BatchRows, IncomingRows, Target
+from headgate.iceberg.rows import ArrowRows, BatchRows, IncomingRows
 from headgate.iceberg.sorting import parse_sort_by
+from headgate.iceberg.target import Target
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange
 from headgate.model.state import LakeState

@@ -17,6 +17,7 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 import headgate as hg
 from headgate.table import Table
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
+from tests.row_deletes import delete_rows
 
 pytestmark = pytest.mark.slow
 
@@ -187,6 +188,34 @@ def test_transforms_in_clickhouse(place: Place) -> None:
         assert [int(n) for (n,) in sorted(ask_clickhouse(place.directory(table), "n"))] == [0, 1, 2]
         ((found,),) = ask_clickhouse(place.directory(table), "countIf(v is null)")
         assert int(found) == 1
+
+
+@pytest.mark.parametrize("partition_by", [[], ["v"], ["bucket(2, n)"]], ids=["plain", "identity", "bucket"])
+def test_rows_deleted_by_position(place: Place, partition_by: list[str]) -> None:
+    name = "deleted." + (partition_by or ["plain"])[0].split("(")[0]
+    table = place.lake.create_table(name, "n INT NOT NULL, v STRING", partition_by=partition_by)
+    kinds = ["a b/c%", "ü+日本", None]
+    for start in (0, 30, 60):
+        numbers = range(start, start + 30)
+        values = {"n": pa.array(numbers, pa.int32()), "v": [kinds[number % 3] for number in numbers]}
+        table.append(pa.table(values))
+    before = place.lake.version
+    kept = set(range(90))
+    # Several delete files on one data file, across a boundary at which manifests are merged.
+    for where, gone in (("n IN (0, 1, 2, 31)", {0, 1, 2, 31}), ("n < 6", set(range(6))), ("n = 89", {89})):
+        delete_rows(place.lake, name, where)
+        kept -= gone
+    table.append(pa.table({"n": pa.array([0], pa.int32()), "v": ["a b/c%"]}))
+    kept.add(0)
+    expected = sorted(kept)
+    assert sorted(table.read_arrow()["n"].to_pylist()) == expected
+    assert sorted(n for (n,) in ask_duckdb(place.directory(table), "n")) == expected
+    assert sorted(row["n"] for row in ask_pyiceberg(place.metadata_file(table))) == expected
+    assert sorted(row["n"] for row in ask_pyiceberg(place.metadata_file(table), "n < 40 and v is null")) == [
+        number for number in expected if number < 40 and number % 3 == 2
+    ]
+    assert sorted(int(n) for (n,) in ask_clickhouse(place.directory(table), "n")) == expected
+    assert len(ask_pyiceberg(place.metadata_file(table, before))) == 90
 
 
 Evolve = Callable[[Table], object]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,9 +14,10 @@ from hypothesis import strategies as st
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow import fitted
 from headgate.iceberg.avro import Listed, decode_listed, decode_manifest
-from headgate.iceberg.data_file import DataFile, Manifest, Status
+from headgate.iceberg.data_file import Content, DataFile, Manifest, Status
+from headgate.iceberg.merging import complete_window
 from headgate.iceberg.metadata import KEPT_SNAPSHOTS, TableMetadata
-from headgate.iceberg.snapshot import FileChange, Occasion, manifests_to_read, take_snapshot
+from headgate.iceberg.snapshot import Dead, FileChange, Occasion, manifests_to_read, take_snapshot
 from headgate.model.identifiers import TxId, Version
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 from tests.iceberg.tables_on_disk import DiskTable
@@ -119,6 +121,94 @@ def test_a_random_history_of_files(history: list[tuple[int, bool, int]]) -> None
     assert metadata.snapshot["sequence-number"] == version
 
 
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 4), st.sampled_from(["append", "delete", "carry", "remove"])),
+        min_size=1,
+        max_size=40,
+    )
+)
+def test_a_random_history_of_files_and_deletes(history: list[tuple[int, str]]) -> None:
+    """Delete files have manifests of their own, merged as others are, and every file keeps its number."""
+    metadata, version = _empty(), 0
+    manifests: tuple[Manifest, ...] = ()
+    stored: dict[str, bytes] = {}
+    live: dict[str, tuple[Content, int]] = {}
+    for gap, kind in history:
+        version += gap
+        change = _next_change(kind, version, [path for path, (c, _) in live.items() if c is Content.DATA])
+        occasion = Occasion(Version(version), TxId(f"{version:032x}"), version, divisor=3)
+        read = manifests_to_read(manifests, change, occasion)
+        needed = {m.path: _listed(stored[m.path], m, metadata, change) for m in read}
+        snapshot = take_snapshot(metadata, manifests, needed, change, occasion)
+        metadata, manifests = snapshot.metadata, snapshot.manifests
+        stored |= snapshot.objects
+        for file in (*change.added, *change.deletes):
+            live[file.path] = file.content, change.numbers.get(file.path, version)
+        live = {path: known for path, known in live.items() if path not in change.removed}
+        found = {
+            entry.file.path: (manifest.content, entry.sequence_number)
+            for manifest in manifests
+            for entry in decode_manifest(stored[manifest.path], manifest)
+            if entry.status is not Status.DELETED and entry.file.content is manifest.content
+        }
+        assert found == live
+        for manifest in manifests:
+            entries = list(decode_manifest(stored[manifest.path], manifest))
+            numbers = [e.sequence_number or 0 for e in entries if e.status is not Status.DELETED]
+            assert manifest.min_sequence_number == min(numbers, default=version)
+            assert len({complete_window(number, version, 3) for number in numbers}) <= 1
+            known = snapshot.entries.get(manifest.path)
+            assert known is None or sorted(known, key=repr) == sorted(entries, key=repr)
+        levels = 1
+        while 3**levels <= version:
+            levels += 1
+        assert len(manifests) <= 2 * (2 * levels + 1)
+
+
+def _next_change(kind: str, version: int, data: list[str]) -> FileChange:
+    added, delete = a_file(version, 0), a_delete(version)
+    match kind:
+        case "delete":
+            return FileChange("delete", deletes=(delete,))
+        case "carry":  # as a compaction does: files and deletes with numbers from before
+            numbers = {added.path: max(1, version // 2), delete.path: max(1, version - 1)}
+            return FileChange("replace", (added,), frozenset(data[:1]), (delete,), numbers)
+        case "remove" if data:
+            return FileChange("delete", removed=frozenset(data[:1]))
+        case _:
+            return FileChange("append", (added,))
+
+
+def a_delete(number: int) -> DataFile:
+    return replace(a_file(number, 0), path=f"file:///t/{number}-deletes", content=Content.POSITION_DELETES)
+
+
+def test_summaries_tell_of_deletes() -> None:
+    occasion = Occasion(Version(1), TxId(f"{1:032x}"), 1, divisor=10)
+    first = take_snapshot(_empty(), (), {}, FileChange("append", (a_file(1, 0),)), occasion)
+    summary = (first.metadata.snapshot or {})["summary"]
+    assert not [name for name in summary if "delete-files" in name or "live" in name]
+    change = FileChange("delete", deletes=(a_delete(2),), dead=Dead(now={a_delete(2).path: 1}))
+    occasion = Occasion(Version(2), TxId(f"{2:032x}"), 2, divisor=10)
+    second = take_snapshot(first.metadata, first.manifests, {}, change, occasion)
+    summary = (second.metadata.snapshot or {})["summary"]
+    expected = {
+        "operation": "delete",
+        "added-data-files": "0",
+        "added-delete-files": "1",
+        "added-position-deletes": "1",
+        "total-data-files": "1",
+        "total-delete-files": "1",
+        "total-position-deletes": "1",
+        "total-records": "1",
+        "total-files-size": "2",
+        "headgate.live-records": "0",
+    }
+    assert {name: summary[name] for name in expected} == expected
+
+
 def test_the_metadata_keeps_a_bounded_number_of_snapshots() -> None:
     metadata = _empty()
     for version in range(1, KEPT_SNAPSHOTS + 30):
@@ -152,6 +242,6 @@ def _empty() -> TableMetadata:
 
 
 def _listed(data: bytes, manifest: Manifest, metadata: TableMetadata, change: FileChange) -> Listed:
-    if change.removed:
+    if change.removed and manifest.content is Content.DATA:
         return Listed(tuple(decode_manifest(data, manifest)))
     return decode_listed(data, manifest, metadata.schema, metadata.spec)

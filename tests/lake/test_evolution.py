@@ -257,10 +257,10 @@ def _files(table: Table) -> list[tuple[int | None, list[Any]]]:
     return sorted(
         (
             (
-                file.sort_order_id,
-                read_rows(table._lake._driver, view.loader, [file], table.schema)["v"].to_pylist(),
+                planned.file.sort_order_id,
+                read_rows(table._lake._driver, view.loader, [planned], table.schema)["v"].to_pylist(),
             )
-            for file in files
+            for planned in files
         ),
         key=lambda found: (found[0], len(found[1])),
     )
@@ -368,8 +368,8 @@ def test_bounds_of_files_from_before_a_widening_can_be_read(lake: hg.Lake, order
     append = begun(lake, lambda table: table.append(rows(10)))
     orders.widen_column("id", "BIGINT")
     append.commit()
-    for file in orders._view().files():
-        metrics = file.metrics
+    for planned in orders._view().files():
+        metrics = planned.file.metrics
         bounds: list[Any] = [from_bytes(LongType(), side[1]) for side in (metrics.lower, metrics.upper)]
         assert bounds in ([0, 1], [10, 11])
 

@@ -62,7 +62,7 @@ def test_a_file_that_is_said_to_match_as_a_whole_does(
             if planned.all_match:
                 only = made_table.read_arrow(where=example.text).num_rows
                 assert planned.file.record_count <= only
-        whole = sum(file.record_count for file in found.whole)
+        whole = sum(planned.file.record_count for planned in found.whole)
         assert whole <= len(matching(example, [row for part in appended for row in part])), example
 
 

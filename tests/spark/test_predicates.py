@@ -98,10 +98,10 @@ def ids_of_files(table: hg.Table) -> list[tuple[object, list[int]]]:
     view = table._view()
     return [
         (
-            file.partition,
-            read_rows(table._lake._driver, view.loader, [file], table.schema).column("id").to_pylist(),
+            planned.file.partition,
+            read_rows(table._lake._driver, view.loader, [planned], table.schema).column("id").to_pylist(),
         )
-        for file in view.files()
+        for planned in view.files()
     ]
 
 
@@ -112,7 +112,7 @@ def test_files_are_sorted_as_they_say(lake: hg.Lake, spark: SparkSession, both_w
     by_spark.append(df)
     by_arrow = lake.create_table("t.arrow", df.schema, sort_by=order, partition_by=["flag"])
     by_arrow.append(by_spark.read_arrow())
-    assert {file.sort_order_id for file in by_spark._view().files()} == {1}
+    assert {planned.file.sort_order_id for planned in by_spark._view().files()} == {1}
     expected = dict(ids_of_files(by_arrow))
     for partition, found in ids_of_files(by_spark):
         assert found == [number for number in expected[partition] if number in set(found)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
-from pyiceberg.typedef import Record as PartitionRecord
+from pyroaring import BitMap64
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
@@ -27,79 +28,92 @@ from headgate.iceberg.arrow import (
 )
 from headgate.iceberg.bound import Bound, fields_of
 from headgate.iceberg.data_file import DataFile, Partition
+from headgate.iceberg.directories import new_file
 from headgate.iceberg.loader import TableLoader
-from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.planning import PlannedFile
+from headgate.iceberg.positions import live_positions, position_columns, read_positions
 from headgate.iceberg.projection import projected
 from headgate.iceberg.row_filter import selected
 from headgate.iceberg.sorting import in_order
-from headgate.model.identifiers import TxId
-
-LONGEST_NAME = 200
-"""Most disks take 255 bytes; the names are percent-encoded, so a character is a byte."""
+from headgate.iceberg.target import Target
 
 
-def write_rows(
-    driver: Driver, metadata: TableMetadata, rows: pa.Table, txid: TxId, table: str
-) -> tuple[DataFile, ...]:
+def write_rows(target: Target, rows: pa.Table) -> tuple[DataFile, ...]:
     """Writes `rows` as new data files of a table, one for each partition. Nobody sees them yet.
 
     If the process dies, they stay in the directory of the transaction, unreferenced.
     """
-    schema, spec = metadata.schema, metadata.spec
-    parts = list(partitioned(fitted(rows, schema, table), schema, spec))
-    return tuple(driver.host.together([partial(_write_one, driver, metadata, txid, *part) for part in parts]))
+    schema, spec = target.metadata.schema, target.metadata.spec
+    parts = list(partitioned(fitted(rows, schema, target.table), schema, spec))
+    if not parts:
+        return ()
+    directory = target.new_directory()
+    return tuple(
+        target.driver.host.together([partial(_write_one, target, directory, *part) for part in parts])
+    )
 
 
-def _write_one(
-    driver: Driver, metadata: TableMetadata, txid: TxId, partition: Partition, rows: pa.Table
-) -> DataFile:
+def _write_one(target: Target, directory: str, partition: Partition, rows: pa.Table) -> DataFile:
+    metadata = target.metadata
+    require_partition(partition, metadata)
     data = encode_parquet(in_order(rows, metadata.schema, metadata.sort_order))
-    uri = new_file_uri(metadata, txid, partition, driver.host.new_txid())
-    driver.put(uri.removeprefix(driver.store.uri() + "/"), data)
+    uri = new_file(directory, metadata, metadata.spec.spec_id, partition, target.driver.host.new_txid())
+    target.driver.put(target.loader.key(uri), data)
     file = data_file(uri, len(data), footer_of(data), partition, metadata)
     return with_nan_counts(file, nan_counts(rows, metadata.schema))
-
-
-def new_file_uri(metadata: TableMetadata, txid: TxId, partition: Partition, name: TxId) -> str:
-    """Where a fresh data file goes: into the directory of the transaction, by its partition."""
-    require_partition(partition, metadata)
-    directory = metadata.spec.partition_to_path(PartitionRecord(*partition), metadata.schema)
-    inner = [_short(part) for part in directory.split("/") if part]
-    return "/".join((metadata.location, "data", f"L0-{txid}", *inner, f"{name}.parquet"))
-
-
-def _short(name: str) -> str:
-    """A name that disks take; long ones are cut and told apart by a digest. The manifest has the value."""
-    if len(name) <= LONGEST_NAME:
-        return name
-    return f"{name[: LONGEST_NAME // 2]}~{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def read_rows(
     driver: Driver,
     loader: TableLoader,
-    files: Sequence[DataFile],
+    files: Sequence[PlannedFile],
     schema: Schema,
     only: Bound | None = None,
     limit: int | None = None,
 ) -> pa.Table:
-    """The rows of `files` as `schema` has them: columns are found by field id, as Iceberg wants it.
+    """The live rows of `files` as `schema` has them: columns are found by field id, as Iceberg wants it.
 
     With `only`, exactly the rows that it selects, bound to the schema of the whole table. With `limit`, at
     most that many: files are read until there are enough.
     """
+    reading = _Reading(driver, loader, schema, only)
     tables: list[pa.Table] = []
     missing = limit
     for group in _groups(files, limit is not None):
         if missing is not None and missing <= 0:
             break
-        tables += driver.host.together([partial(_read_one, driver, loader, f, schema, only) for f in group])
+        tables += driver.host.together([partial(reading.rows, file) for file in group])
         missing = None if limit is None else limit - sum(table.num_rows for table in tables)
     rows = concatenated(tables, schema)
     return rows if limit is None else rows.slice(0, limit)
 
 
-def _groups(files: Sequence[DataFile], growing: bool) -> Iterator[Sequence[DataFile]]:
+def read_located(
+    driver: Driver,
+    loader: TableLoader,
+    files: Sequence[PlannedFile],
+    schema: Schema,
+    only: Bound | None = None,
+) -> pa.Table:
+    """The same rows, and of each the path of its data file, as the manifest has it, and its position there.
+
+    The two columns come last; `position_columns(schema)` are their names.
+    """
+    reading = _Reading(driver, loader, schema, only)
+    tables = driver.host.together([partial(reading.located, file) for file in files])
+    return pa.concat_tables(tables) if tables else _located(concatenated([], schema), schema, "", _NOWHERE)
+
+
+_NOWHERE = pa.array([], pa.int64())
+
+
+def _located(rows: pa.Table, schema: Schema, path: str, positions: Any) -> pa.Table:
+    file_name, position_name = position_columns(schema)
+    paths = pa.repeat(pa.scalar(path, pa.string()), len(positions))
+    return rows.append_column(file_name, paths).append_column(position_name, positions)
+
+
+def _groups(files: Sequence[PlannedFile], growing: bool) -> Iterator[Sequence[PlannedFile]]:
     """Files that are read at once: all of them, or one, two, four, … where few may be enough."""
     start, size = 0, 1 if growing else len(files)
     while start < len(files):
@@ -107,15 +121,45 @@ def _groups(files: Sequence[DataFile], growing: bool) -> Iterator[Sequence[DataF
         start, size = start + size, size * 2
 
 
-def _read_one(
-    driver: Driver, loader: TableLoader, file: DataFile, schema: Schema, only: Bound | None
-) -> pa.Table:
-    needed = Schema() if only is None else _columns_of(only)
-    table = _fetched(driver, loader, file, {*_outermost(schema), *_outermost(needed)})
-    if only is None:
-        return _as_schema(table, schema, file)
-    mask = selected(_as_schema(table, needed, file), only)
-    return _as_schema(table.filter(mask), schema, file)
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What is wanted of files."""
+
+    driver: Driver
+    loader: TableLoader
+    schema: Schema
+    only: Bound | None
+
+    def rows(self, planned: PlannedFile) -> pa.Table:
+        dead = self._dead(planned)
+        table = self._fetched(planned.file)
+        if dead:
+            table = table.take(live_positions(table.num_rows, dead))
+        if self.only is not None:
+            table = table.filter(self._mask(table, planned.file))
+        return _as_schema(table, self.schema, planned.file)
+
+    def located(self, planned: PlannedFile) -> pa.Table:
+        table = self._fetched(planned.file)
+        positions = live_positions(table.num_rows, self._dead(planned))
+        table = table.take(positions)
+        if self.only is not None:
+            mask = self._mask(table, planned.file)
+            table, positions = table.filter(mask), positions.filter(mask.combine_chunks())
+        rows = _as_schema(table, self.schema, planned.file)
+        return _located(rows, self.schema, planned.file.path, positions)
+
+    def _dead(self, planned: PlannedFile) -> BitMap64:
+        return read_positions(self.driver, self.loader, planned.deletes).in_file(planned.file.path)
+
+    def _mask(self, table: pa.Table, file: DataFile) -> Any:
+        assert self.only is not None
+        return selected(_as_schema(table, _columns_of(self.only), file), self.only)
+
+    def _fetched(self, file: DataFile) -> pa.Table:
+        """The columns that are needed, with all rows of the file."""
+        needed = Schema() if self.only is None else _columns_of(self.only)
+        return _fetched(self.driver, self.loader, file, {*_outermost(self.schema), *_outermost(needed)})
 
 
 def _fetched(driver: Driver, loader: TableLoader, file: DataFile, column_ids: set[int]) -> pa.Table:

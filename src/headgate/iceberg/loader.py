@@ -1,4 +1,4 @@
-"""Reading tables from storage, each object once: metadata, manifest lists and manifests never change."""
+"""Reading tables from storage, each object once: metadata, manifests and position files never change."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
 from headgate.forks import renew_after_fork
 from headgate.iceberg.avro import Listed, Wanted, decode_listed, decode_manifest, decode_manifest_list
-from headgate.iceberg.data_file import Entry, Manifest
+from headgate.iceberg.data_file import DataFile, Entry, Manifest
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.positions import Positions, decode_positions
 
 KEPT_TABLES = 256
 KEPT_ENTRIES = 200_000
 """How many entries of manifests a handle keeps in memory, over all tables."""
+KEPT_POSITIONS = 10_000_000
+"""How many positions of deleted rows a handle keeps in memory; together they take about 20 MB."""
 
 T = TypeVar("T")
 
@@ -54,11 +57,12 @@ class TableLoader:
     """Tables of one lake. Safe to share between threads."""
 
     def __init__(self, driver: Driver) -> None:
-        self._driver = driver
+        self.driver = driver
         self._root = driver.store.uri()
         self._metadata: _Kept[TableMetadata] = _Kept(KEPT_TABLES, lambda _: 1)
         self._lists: _Kept[tuple[Manifest, ...]] = _Kept(KEPT_TABLES, lambda _: 1)
         self._entries: _Kept[tuple[Entry, ...]] = _Kept(KEPT_ENTRIES, lambda entries: len(entries) + 1)
+        self._positions: _Kept[Positions] = _Kept(KEPT_POSITIONS, lambda positions: len(positions) + 1)
 
     def uri(self, key: str) -> str:
         """How other engines name the object `key`."""
@@ -97,11 +101,11 @@ class TableLoader:
             partial(self._entries_of, manifest, None if wanted is None else wanted(manifest))
             for manifest in manifests
         ]
-        return self._driver.host.together(tasks)
+        return self.driver.host.together(tasks)
 
     def listed(self, manifests: Iterable[Manifest], metadata: TableMetadata) -> list[Listed]:
         """What each manifest of the table lists, for a merge: as it is in the file where that will do."""
-        return self._driver.host.together(
+        return self.driver.host.together(
             [partial(self._listed_in, manifest, metadata) for manifest in manifests]
         )
 
@@ -128,6 +132,18 @@ class TableLoader:
         if metadata.snapshot is not None:
             self._lists.put(str(metadata.snapshot["manifest-list"]), manifests)
 
+    def positions(self, file: DataFile) -> Positions:
+        """What a position delete file lists."""
+        known = self._positions.get(file.path)
+        if known is None:
+            known = decode_positions(self._get(self.key(file.path)), file.path)
+            self._positions.put(file.path, known)
+        return known
+
+    def remember_positions(self, path: str, positions: Positions) -> None:
+        """Keeps what a position delete file lists that this process has just written."""
+        self._positions.put(path, positions)
+
     def _entries_of(self, manifest: Manifest, wanted: Wanted | None) -> tuple[Entry, ...]:
         known = self._entries.get(manifest.path)
         if known is not None:
@@ -138,7 +154,7 @@ class TableLoader:
         return entries
 
     def _get(self, key: str) -> bytes:
-        data = self._driver.get(key)
+        data = self.driver.get(key)
         if data is None:
             raise CorruptLakeError(f"{self.uri(key)} is named by the lake, but is not there")
         return data

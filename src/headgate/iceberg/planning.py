@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from headgate.iceberg.avro import Wanted
-from headgate.iceberg.bound import Always, Bound
-from headgate.iceberg.data_file import Content, DataFile, Manifest, Status
+from headgate.iceberg.bound import Always, Bound, partition_key
+from headgate.iceberg.data_file import Content, DataFile, Entry, Manifest, Status
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.positions import FILE_PATH_ID
 from headgate.iceberg.pruning import Pruning
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A data file that may hold rows that match. `all_match`: certainly all of them do."""
+    """A data file that may hold rows that match. `all_match`: certainly all of them do.
+
+    `deletes` are the position delete files that may tell of rows of this file: those are not there any more.
+    """
 
     file: DataFile
     sequence_number: int
     all_match: bool
+    deletes: tuple[DataFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,58 +42,130 @@ class Plan:
     files_skipped: int = 0
 
     @property
-    def whole(self) -> tuple[DataFile, ...]:
+    def whole(self) -> tuple[PlannedFile, ...]:
         """Files of which all rows match: a change that removes them need not read them."""
-        return tuple(planned.file for planned in self.files if planned.all_match)
+        return tuple(planned for planned in self.files if planned.all_match)
 
     @property
-    def partial(self) -> tuple[DataFile, ...]:
+    def partial(self) -> tuple[PlannedFile, ...]:
         """Files that may hold rows that match, beside others."""
-        return tuple(planned.file for planned in self.files if not planned.all_match)
+        return tuple(planned for planned in self.files if not planned.all_match)
+
+    @property
+    def delete_files(self) -> int:
+        """How many position delete files tell of rows of these files."""
+        return len({file.path for planned in self.files for file in planned.deletes})
 
     def describe(self) -> str:
         """One line for people."""
+        deletes = f" with {self.delete_files} delete files" if self.delete_files else ""
         return (
-            f"{len(self.files)} files, of {len(self.whole)} all rows match; skipped {self.files_skipped} "
-            f"files, and {self.manifests_skipped} of {self.manifests} manifests unread"
+            f"{len(self.files)} files{deletes}, of {len(self.whole)} all rows match; skipped "
+            f"{self.files_skipped} files, and {self.manifests_skipped} of {self.manifests} manifests unread"
         )
 
 
-def plan(loader: TableLoader, metadata: TableMetadata, predicate: Bound | None) -> Plan:
+def plan(
+    loader: TableLoader, metadata: TableMetadata, predicate: Bound | None, own: Sequence[DataFile] = ()
+) -> Plan:
     """The files of a table that can hold rows that match; all of them without a predicate.
 
     Never leaves out a file with a row that matches. Manifests are passed over by their summaries, files by
-    their partition and then by the bounds and counts of their columns.
+    their partition and then by the bounds and counts of their columns. `own` are position delete files that
+    are not committed yet; they apply to all files.
     """
-    listed = [manifest for manifest in loader.manifests(metadata) if manifest.content is Content.DATA]
     pruning = Pruning(predicate or Always(True), metadata.schema, metadata.specs)
-    kept = [manifest for manifest in listed if _is_live(manifest) and pruning.manifest_could_match(manifest)]
+    manifests = loader.manifests(metadata)
+    kept = [
+        manifest for manifest in manifests if _is_live(manifest) and pruning.manifest_could_match(manifest)
+    ]
 
     def wanted(manifest: Manifest) -> Wanted | None:
         if predicate is None:
             return None
         return lambda partition: pruning.partition_could_match(manifest.spec_id, partition)
 
-    found = []
-    for group in loader.entries(kept, wanted):
-        for entry in group:
-            if entry.status is not Status.DELETED and pruning.could_match(entry.file):
-                number = entry.sequence_number or 0
-                found.append(PlannedFile(entry.file, number, pruning.all_match(entry.file)))
+    entries: list[Entry] = []
+    deletes: list[Entry] = []
+    for manifest, group in zip(kept, loader.entries(kept, wanted), strict=True):
+        live = (entry for entry in group if entry.status is not Status.DELETED)
+        (entries if manifest.content is Content.DATA else deletes).extend(live)
+    index = DeleteIndex([*((entry.file, entry.sequence_number or 0) for entry in deletes), *_unnumbered(own)])
+    found = [
+        _planned(entry.file, entry.sequence_number or 0, pruning, index)
+        for entry in entries
+        if pruning.could_match(entry.file)
+    ]
     found.sort(key=lambda planned: (planned.sequence_number, planned.file.path))
+    listed = [manifest for manifest in manifests if manifest.content is Content.DATA]
+    read = [manifest for manifest in kept if manifest.content is Content.DATA]
     total = sum(manifest.added_files + manifest.existing_files for manifest in listed)
-    return Plan(tuple(found), len(listed), len(listed) - len(kept), total - len(found))
+    return Plan(tuple(found), len(listed), len(listed) - len(read), total - len(found))
 
 
-def planned(files: tuple[DataFile, ...], metadata: TableMetadata, predicate: Bound) -> Plan:
+def planned(
+    files: tuple[DataFile, ...], metadata: TableMetadata, predicate: Bound, own: Sequence[DataFile] = ()
+) -> Plan:
     """The same decision for files that are at hand, such as those that a transaction has just written."""
     pruning = Pruning(predicate, metadata.schema, metadata.specs)
+    index = DeleteIndex(_unnumbered(own))
     kept = [file for file in files if pruning.could_match(file)]
     return Plan(
-        tuple(PlannedFile(file, 0, pruning.all_match(file)) for file in kept),
+        tuple(_planned(file, 0, pruning, index) for file in kept),
         files_skipped=len(files) - len(kept),
     )
 
 
+def _planned(file: DataFile, number: int, pruning: Pruning, index: DeleteIndex) -> PlannedFile:
+    return PlannedFile(file, number, pruning.all_match(file), index.applying_to(file, number))
+
+
 def _is_live(manifest: Manifest) -> bool:
     return bool(manifest.added_files or manifest.existing_files)
+
+
+def _unnumbered(files: Iterable[DataFile]) -> list[tuple[DataFile, float]]:
+    """Files that are not committed yet: their number will be above all that there are."""
+    return [(file, math.inf) for file in files]
+
+
+class DeleteIndex:
+    """Position delete files with their sequence numbers, to be found by data file."""
+
+    def __init__(self, numbered: Iterable[tuple[DataFile, float]]) -> None:
+        self._by_path: dict[bytes, list[tuple[DataFile, float]]] = {}
+        self._by_partition: dict[tuple[Any, ...], list[tuple[DataFile, float]]] = {}
+        for file, number in numbered:
+            lower, upper = _path_bounds(file)
+            if lower is not None and lower == upper:
+                self._by_path.setdefault(lower, []).append((file, number))
+            else:
+                self._by_partition.setdefault(_place(file), []).append((file, number))
+
+    def applying_to(self, file: DataFile, sequence_number: int) -> tuple[DataFile, ...]:
+        """Those that may tell of rows of a data file, oldest first.
+
+        As the specification says: of the same spec and partition, not older than the data file; and the
+        bounds of the paths that they tell of do not exclude it.
+        """
+        if not self._by_path and not self._by_partition:
+            return ()
+        path, place = file.path.encode(), _place(file)
+        alone = [found for found in self._by_path.get(path, ()) if _place(found[0]) == place]
+        shared = [found for found in self._by_partition.get(place, ()) if _within(path, found[0])]
+        numbered = [found for found in (*alone, *shared) if found[1] >= sequence_number]
+        return tuple(delete for delete, _ in sorted(numbered, key=lambda found: (found[1], found[0].path)))
+
+
+def _place(file: DataFile) -> tuple[Any, ...]:
+    return file.spec_id, partition_key(file.partition)
+
+
+def _path_bounds(file: DataFile) -> tuple[bytes | None, bytes | None]:
+    return file.metrics.lower.get(FILE_PATH_ID), file.metrics.upper.get(FILE_PATH_ID)
+
+
+def _within(path: bytes, delete: DataFile) -> bool:
+    lower, upper = _path_bounds(delete)
+    # What another engine wrote may have cut bounds; a cut upper one is raised, so the comparison holds.
+    return (lower is None or lower <= path) and (upper is None or path <= upper)

@@ -7,23 +7,21 @@ ones are written anew is a `Rewrite`, so that another engine can do it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.commit.driver import Driver
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow_files import read_rows, write_rows
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
-from headgate.iceberg.loader import TableLoader
-from headgate.iceberg.metadata import TableMetadata
-from headgate.iceberg.planning import Plan
+from headgate.iceberg.directories import Role
+from headgate.iceberg.planning import Plan, PlannedFile
 from headgate.iceberg.row_filter import selected
-from headgate.model.identifiers import TxId
+from headgate.iceberg.target import Target
 
 SHOWN_ROWS = 3
 FILES_AT_ONCE = 16
@@ -42,14 +40,17 @@ class Rewritten:
 
 
 class Rewrite(Protocol):
-    """Writes files anew, without the rows that match. Files without such a row are left as they are."""
+    """Writes files anew, without the rows that match and those that are deleted.
 
-    def __call__(self, files: Sequence[DataFile], matching: Bound) -> Rewritten: ...
+    Files without a row that matches may be left as they are.
+    """
+
+    def __call__(self, files: Sequence[PlannedFile], matching: Bound) -> Rewritten: ...
 
 
 def without_matching(plan: Plan, matching: Bound, rewrite: Rewrite) -> Rewritten:
     """What becomes of the files of a plan when exactly the rows that match are removed."""
-    whole = Rewritten(removed=plan.whole)
+    whole = Rewritten(removed=tuple(planned.file for planned in plan.whole))
     return whole + rewrite(plan.partial, matching) if plan.partial else whole
 
 
@@ -57,26 +58,24 @@ def without_matching(plan: Plan, matching: Bound, rewrite: Rewrite) -> Rewritten
 class ArrowRewrite:
     """A `Rewrite` through Arrow. New files are unreferenced until a commit names them."""
 
-    driver: Driver
-    loader: TableLoader
-    metadata: TableMetadata
-    txid: TxId
-    table: str
+    target: Target
 
-    def __call__(self, files: Sequence[DataFile], matching: Bound) -> Rewritten:
+    def __call__(self, files: Sequence[PlannedFile], matching: Bound) -> Rewritten:
         done = Rewritten()
+        carried = replace(self.target, role=Role.CARRIED)
         for start in range(0, len(files), FILES_AT_ONCE):
             group = files[start : start + FILES_AT_ONCE]
-            kept = self.driver.host.together([partial(self._kept, file, matching) for file in group])
-            for file, rows in zip(group, kept, strict=True):
-                if rows.num_rows < file.record_count:
-                    added = write_rows(self.driver, self.metadata, rows, self.txid, self.table)
-                    done += Rewritten((file,), added)
+            kept = self.target.driver.host.together([partial(self._kept, file, matching) for file in group])
+            for planned, rows in zip(group, kept, strict=True):
+                if rows is not None:
+                    done += Rewritten((planned.file,), write_rows(carried, rows))
         return done
 
-    def _kept(self, file: DataFile, matching: Bound) -> pa.Table:
-        rows = read_rows(self.driver, self.loader, [file], self.metadata.schema)
-        return rows.filter(pc.invert(selected(rows, matching)))
+    def _kept(self, planned: PlannedFile, matching: Bound) -> pa.Table | None:
+        """The rows of a file that stay; None if all do."""
+        rows = read_rows(self.target.driver, self.target.loader, [planned], self.target.metadata.schema)
+        going = selected(rows, matching)
+        return rows.filter(pc.invert(going)) if pc.any(going).as_py() else None
 
 
 def require_matching(rows: pa.Table, matching: Bound, table: str, where: str) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.commit.driver import Driver
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow import (
     COMPRESSION,
@@ -21,13 +20,14 @@ from headgate.iceberg.arrow import (
     footer_of,
     nan_counts,
     partitioned,
+    require_partition,
     with_nan_counts,
 )
-from headgate.iceberg.arrow_files import new_file_uri
 from headgate.iceberg.data_file import DataFile, Partition
+from headgate.iceberg.directories import new_file
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.sorting import in_order
-from headgate.model.identifiers import TxId
+from headgate.iceberg.target import Target
 
 TARGET_SIZE = "write.target-file-size-bytes"
 TARGET_BYTES = 128 * 1024 * 1024
@@ -55,11 +55,11 @@ class RollingFiles:
     transaction, unreferenced.
     """
 
-    def __init__(self, driver: Driver, metadata: TableMetadata, txid: TxId) -> None:
-        self._driver = driver
-        self._metadata = metadata
-        self._txid = txid
-        self._target = target_bytes(metadata.properties)
+    def __init__(self, target: Target) -> None:
+        self._driver = target.driver
+        self._metadata = target.metadata
+        self._directory = target.new_directory()
+        self._target = target_bytes(target.metadata.properties)
         self._open: dict[Partition, _OpenFile] = {}
         self._done: list[DataFile] = []
 
@@ -88,9 +88,11 @@ class RollingFiles:
         return tuple(self._done)
 
     def _end(self, partition: Partition) -> None:
+        require_partition(partition, self._metadata)
         file = self._open.pop(partition)
         data = file.encoded()
-        uri = new_file_uri(self._metadata, self._txid, partition, self._driver.host.new_txid())
+        spec_id, name = self._metadata.spec.spec_id, self._driver.host.new_txid()
+        uri = new_file(self._directory, self._metadata, spec_id, partition, name)
         self._driver.put(uri.removeprefix(self._driver.store.uri() + "/"), data)
         described = data_file(uri, len(data), footer_of(data), partition, self._metadata)
         self._done.append(with_nan_counts(described, file.nans))

@@ -8,27 +8,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from headgate.commit.driver import Driver
 from headgate.iceberg.arrow import fitted
 from headgate.iceberg.arrow_files import write_rows
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
-from headgate.iceberg.loader import TableLoader
-from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.rewriting import ArrowRewrite, Rewritten, require_matching
 from headgate.iceberg.rolling import RollingFiles
-from headgate.model.identifiers import TxId
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The table that rows are written to, inside of one transaction."""
-
-    driver: Driver
-    loader: TableLoader
-    metadata: TableMetadata
-    txid: TxId
-    table: str
+from headgate.iceberg.target import Target
 
 
 class IncomingRows(Protocol):
@@ -42,7 +29,7 @@ class IncomingRows(Protocol):
         """The same, but refuses rows that `matching`, which the caller wrote as `where`, does not select."""
         ...
 
-    def rewrite(self, files: Sequence[DataFile], matching: Bound) -> Rewritten:
+    def rewrite(self, files: Sequence[PlannedFile], matching: Bound) -> Rewritten:
         """Writes files of the table anew without the rows that match, by the same engine."""
         ...
 
@@ -55,17 +42,16 @@ class ArrowRows:
     rows: pa.Table
 
     def written(self) -> tuple[DataFile, ...]:
-        target = self.target
-        return write_rows(target.driver, target.metadata, self.rows, target.txid, target.table)
+        return write_rows(self.target, self.rows)
 
     def written_matching(self, matching: Bound, where: str) -> tuple[DataFile, ...]:
         target = self.target
         fitting = fitted(self.rows, target.metadata.schema, target.table)
         require_matching(fitting, matching, target.table, where)
-        return write_rows(target.driver, target.metadata, fitting, target.txid, target.table)
+        return write_rows(target, fitting)
 
-    def rewrite(self, files: Sequence[DataFile], matching: Bound) -> Rewritten:
-        return _rewritten(self.target, files, matching)
+    def rewrite(self, files: Sequence[PlannedFile], matching: Bound) -> Rewritten:
+        return ArrowRewrite(self.target)(files, matching)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +67,11 @@ class BatchRows:
     def written_matching(self, matching: Bound, where: str) -> tuple[DataFile, ...]:
         return self._written(self._matching(matching, where))
 
-    def rewrite(self, files: Sequence[DataFile], matching: Bound) -> Rewritten:
-        return _rewritten(self.target, files, matching)
+    def rewrite(self, files: Sequence[PlannedFile], matching: Bound) -> Rewritten:
+        return ArrowRewrite(self.target)(files, matching)
 
     def _written(self, tables: Iterable[pa.Table]) -> tuple[DataFile, ...]:
-        files = RollingFiles(self.target.driver, self.target.metadata, self.target.txid)
+        files = RollingFiles(self.target)
         for table in tables:
             files.add(table)
         return files.finish()
@@ -98,8 +84,3 @@ class BatchRows:
         for table in self._fitting():
             require_matching(table, matching, self.target.table, where)
             yield table
-
-
-def _rewritten(target: Target, files: Sequence[DataFile], matching: Bound) -> Rewritten:
-    anew = ArrowRewrite(target.driver, target.loader, target.metadata, target.txid, target.table)
-    return anew(files, matching)

@@ -20,20 +20,43 @@ from pyiceberg.types import PrimitiveType
 
 from headgate.iceberg.avro import Listed, encode_manifest, encode_manifest_list
 from headgate.iceberg.data_file import Content, DataFile, Entry, FieldSummary, Manifest, Partition, Status
-from headgate.iceberg.merging import due_merges
+from headgate.iceberg.merging import complete_window, due_merges
 from headgate.iceberg.metadata import NewSnapshot, TableMetadata, with_snapshot
 from headgate.model.identifiers import TxId, Version
 
 TOTAL_SIZE = "total-files-size"
+TOTAL_RECORDS = "total-records"
+LIVE_RECORDS = "headgate.live-records"
+"""How many rows a table has without those that are deleted by position; not there if it never had such."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Rows that are deleted by position, as far as a change makes a difference to how many are live.
+
+    `before`: how many rows of a removed data file, by its path, were deleted before. `now`: how many live
+    rows an added delete file, by its path, takes away.
+    """
+
+    before: Mapping[str, int] = field(default_factory=dict)
+    now: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """Files that a commit adds to a table and removes from it; `operation` is Iceberg's word for it."""
+    """What a commit does to the files of a table; `operation` is Iceberg's word for it.
+
+    Data files that it adds, those that it removes, by path, and position delete files that it adds. `numbers`
+    are the data sequence numbers, by path, of added files that do not have that of the commit. `dead` tells
+    what of this counts for rows that are deleted by position.
+    """
 
     operation: str
     added: tuple[DataFile, ...] = ()
     removed: frozenset[str] = frozenset()
+    deletes: tuple[DataFile, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    dead: Dead = field(default_factory=Dead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +90,21 @@ def snapshot_id(txid: TxId, table_uuid: str) -> int:
 
 
 def manifests_to_read(manifests: Sequence[Manifest], change: FileChange, occasion: Occasion) -> set[Manifest]:
-    """The manifests of which `take_snapshot` must know what they list; if files are removed, the entries."""
-    if change.removed:
-        return set(manifests)
+    """The manifests of which `take_snapshot` must know what they list.
+
+    If data files are removed, these are all manifests of data files, and their entries must be known.
+    """
+    searched = {m for m in manifests if change.removed and m.content is Content.DATA}
     # Those to be added can complete a group; only where they belong matters here.
-    added = {(file.content, file.spec_id) for file in change.added}
-    expected = [_placeholder(content, spec_id, occasion.version.number) for content, spec_id in added]
-    due = due_merges([*manifests, *expected], occasion.version.number, occasion.divisor)
-    return {manifest for group in due for manifest in group} - set(expected)
+    number = occasion.version.number
+    added = {(f.content, f.spec_id, change.numbers.get(f.path, number)) for f in _all_added(change)}
+    expected = [_placeholder(*place) for place in added]
+    due = due_merges([*manifests, *expected], number, occasion.divisor)
+    return searched | ({manifest for group in due for manifest in group} - set(expected))
+
+
+def _all_added(change: FileChange) -> tuple[DataFile, ...]:
+    return (*change.added, *change.deletes)
 
 
 def _placeholder(content: Content, spec_id: int, number: int) -> Manifest:
@@ -93,14 +123,14 @@ def take_snapshot(
     # A manifest that only tells of removed files has told it.
     manifests = [manifest for manifest in manifests if manifest.added_files or manifest.existing_files]
     kept = maker.without_removed(manifests, listed, change.removed) if change.removed else list(manifests)
-    new = maker.manifests_of(change.added)
+    new = maker.manifests_of(_all_added(change), change.numbers)
     merged = maker.merged([*new, *kept], listed)
     number, own_id = occasion.version.number, maker.snapshot_id
     parent = metadata.fields.get("current-snapshot-id")
     list_path = f"{metadata.location}/metadata/snap-{own_id}-{number}-{occasion.txid}.avro"
     objects = {**maker.objects, list_path: encode_manifest_list(merged, own_id, parent, number)}
     used = {manifest.path for manifest in merged} | {list_path}
-    summary = _summary(change, merged, occasion) | _total_size(metadata, listed, change)
+    summary = _summary(change, merged, occasion) | _totals(metadata, listed, change)
     after = with_snapshot(
         metadata,
         NewSnapshot(own_id, number, occasion.timestamp_ms, list_path, summary),
@@ -127,12 +157,17 @@ class _Maker:
         self.objects: dict[str, bytes] = {}
         self.listed: dict[str, Listed] = {}
 
-    def manifests_of(self, files: Sequence[DataFile]) -> list[Manifest]:
-        """New manifests that add `files`, one for each spec and content."""
-        groups: dict[tuple[int, Content], list[Entry]] = {}
+    def manifests_of(self, files: Sequence[DataFile], numbers: Mapping[str, int]) -> list[Manifest]:
+        """New manifests that add `files`, one for each spec, content and window of sequence numbers."""
+        groups: dict[tuple[Any, ...], list[Entry]] = {}
+        own, divisor = self._occasion.version.number, self._occasion.divisor
         for file in files:
-            entry = Entry(Status.ADDED, self.snapshot_id, None, None, file)
-            groups.setdefault((file.spec_id, file.content), []).append(entry)
+            given = numbers.get(file.path)
+            assert given is None or given <= own, (given, own)
+            entry = Entry(Status.ADDED, self.snapshot_id, given, None, file)
+            # No manifest holds numbers of two windows: see merging.
+            window = complete_window(given or own, own, divisor)
+            groups.setdefault((file.spec_id, file.content, window), []).append(entry)
         return [self._manifest(group) for group in groups.values()]
 
     def without_removed(
@@ -141,7 +176,8 @@ class _Maker:
         """The manifests, those that name removed files written anew."""
         return [
             self._marked(listed[manifest.path].entries, removed)
-            if any(entry.file.path in removed for entry in listed[manifest.path].entries)
+            if manifest.content is Content.DATA
+            and any(entry.file.path in removed for entry in listed[manifest.path].entries)
             else manifest
             for manifest in manifests
         ]
@@ -158,9 +194,13 @@ class _Maker:
         """The entries of a new manifest with the numbers that they inherit."""
         number = self._occasion.version.number
         return tuple(
-            replace(entry, sequence_number=number, file_sequence_number=number)
-            if entry.sequence_number is None
-            else entry
+            replace(
+                entry,
+                sequence_number=number if entry.sequence_number is None else entry.sequence_number,
+                file_sequence_number=number
+                if entry.file_sequence_number is None
+                else entry.file_sequence_number,
+            )
             for entry in listed.entries
         )
 
@@ -251,29 +291,52 @@ def summaries(
     return tuple(found)
 
 
-def _total_size(metadata: TableMetadata, listed: Mapping[str, Listed], change: FileChange) -> dict[str, str]:
-    """The bytes of all files, from those of the snapshot before; nothing if that one does not say."""
-    before = metadata.snapshot
-    known = "0" if before is None else before.get("summary", {}).get(TOTAL_SIZE)
-    if known is None:
-        return {}
+def _totals(metadata: TableMetadata, listed: Mapping[str, Listed], change: FileChange) -> dict[str, str]:
+    """What follows from the snapshot before: nothing of what that one does not say."""
+    before: Mapping[str, str] = {TOTAL_SIZE: "0", TOTAL_RECORDS: "0"}
+    if metadata.snapshot is not None:
+        before = metadata.snapshot.get("summary", {})
     entries = (entry for known in listed.values() for entry in known.entries) if change.removed else ()
     live = (entry.file for entry in entries if entry.status is not Status.DELETED)
-    removed = sum(file.size_bytes for file in live if file.path in change.removed)
-    return {TOTAL_SIZE: str(int(known) + sum(file.size_bytes for file in change.added) - removed)}
+    removed = {file.path: file for file in live if file.path in change.removed}.values()
+    totals = {}
+    if TOTAL_SIZE in before:
+        added = sum(file.size_bytes for file in _all_added(change))
+        totals[TOTAL_SIZE] = int(before[TOTAL_SIZE]) + added - sum(file.size_bytes for file in removed)
+    if LIVE_RECORDS in before or change.deletes:
+        rows = int(before.get(LIVE_RECORDS, before.get(TOTAL_RECORDS, 0)))
+        rows += sum(file.record_count for file in change.added)
+        rows -= sum(file.record_count for file in removed)
+        rows += sum(change.dead.before.values()) - sum(change.dead.now.values())
+        totals[LIVE_RECORDS] = rows
+    return {name: str(total) for name, total in totals.items()}
 
 
 def _summary(change: FileChange, manifests: Sequence[Manifest], occasion: Occasion) -> dict[str, str]:
     data = [manifest for manifest in manifests if manifest.content is Content.DATA]
+    deletes = [manifest for manifest in manifests if manifest.content is Content.POSITION_DELETES]
     return {
         "operation": change.operation,
         "added-data-files": str(len(change.added)),
         "added-records": str(sum(file.record_count for file in change.added)),
-        "added-files-size": str(sum(file.size_bytes for file in change.added)),
+        "added-files-size": str(sum(file.size_bytes for file in _all_added(change))),
         "deleted-data-files": str(len(change.removed)),
         "total-data-files": str(sum(m.added_files + m.existing_files for m in data)),
-        "total-records": str(sum(m.added_rows + m.existing_rows for m in data)),
+        TOTAL_RECORDS: str(sum(m.added_rows + m.existing_rows for m in data)),
+        **(_summary_of_deletes(change.deletes, deletes) if deletes else {}),
         "headgate.version": str(occasion.version),
         "headgate.txid": occasion.txid.text,
         **occasion.remarks,
+    }
+
+
+def _summary_of_deletes(added: Sequence[DataFile], manifests: Sequence[Manifest]) -> dict[str, str]:
+    """What is said of delete files, if there are any in the table."""
+    return {
+        "added-delete-files": str(len(added)),
+        "added-position-delete-files": str(len(added)),
+        "added-position-deletes": str(sum(file.record_count for file in added)),
+        "total-delete-files": str(sum(m.added_files + m.existing_files for m in manifests)),
+        "total-position-deletes": str(sum(m.added_rows + m.existing_rows for m in manifests)),
+        "total-equality-deletes": "0",
     }

@@ -17,12 +17,11 @@ from pyspark.sql import DataFrame
 
 from headgate.commit.driver import Driver
 from headgate.host import SYSTEM
-from headgate.iceberg.arrow import data_file, fitted, partitioned
-from headgate.iceberg.arrow_files import new_file_uri
+from headgate.iceberg.arrow import data_file, fitted, partitioned, require_partition
 from headgate.iceberg.data_file import DataFile, Partition
+from headgate.iceberg.directories import new_file
 from headgate.iceberg.metadata import TableMetadata
-from headgate.iceberg.rows import Target
-from headgate.model.identifiers import TxId
+from headgate.iceberg.target import Target
 from headgate.spark.layout import WriteLayout
 from headgate.spark.partitioning import directory_columns
 from headgate.storage.capabilities import Store
@@ -39,7 +38,7 @@ class FileWriting:
 
     store: Store
     metadata: TableMetadata
-    txid: TxId
+    directory: str
     table: str
     codec: str
     target_file_bytes: int
@@ -62,7 +61,12 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     directories = directory_columns(metadata.schema, metadata.spec)
     rows = layout.distributed(df.withColumns(directories), tuple(directories)).drop(*directories)
     writing = FileWriting(
-        target.driver.store, metadata, target.txid, target.table, layout.arrow_codec, layout.target_file_bytes
+        target.driver.store,
+        metadata,
+        target.new_directory(),
+        target.table,
+        layout.arrow_codec,
+        layout.target_file_bytes,
     )
     reports = rows.mapInArrow(_named(writing), REPORT).collect()
     return tuple(pickle.loads(report.file) for report in reports)
@@ -128,7 +132,9 @@ class _Files:
         assert file.writer is not None
         file.writer.close()
         data, metadata = bytes(file.out.getvalue()), self._writing.metadata
-        uri = new_file_uri(metadata, self._writing.txid, file.partition, self._driver.host.new_txid())
+        spec_id, name = metadata.spec.spec_id, self._driver.host.new_txid()
+        require_partition(file.partition, metadata)
+        uri = new_file(self._writing.directory, metadata, spec_id, file.partition, name)
         self._driver.put(uri.removeprefix(self._driver.store.uri() + "/"), data)
         footer = pq.read_metadata(pa.BufferReader(data))
         self._done.append(data_file(uri, len(data), footer, file.partition, metadata))

@@ -23,9 +23,9 @@ from headgate.errors import InternalError
 from headgate.iceberg.arrow import fitted, partitioned
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.metadata import TableMetadata
-from headgate.iceberg.rows import Target
+from headgate.iceberg.target import Target
 from headgate.spark.layout import WriteLayout
-from headgate.spark.native_write import COMMITTER, collected, new_attempt
+from headgate.spark.native_write import COMMITTER, collected
 from headgate.spark.partitioning import directory_columns
 from headgate.spark.reach import require_hadoop_uri
 from headgate.storage.capabilities import RenameNoReplace
@@ -80,7 +80,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     rows = layout.distributed(df.withColumns(directories), tuple(directories)).drop(*directories)
     encoding = FileEncoding(metadata, target.table, layout.arrow_codec)
     files = rows.mapInArrow(_named(encoding), "file binary")
-    attempt = new_attempt(target)
+    attempt = target.loader.key(target.new_directory())
     # The cast takes the bytes as they are, whether they are a text or not.
     texts = files.select(sf.col("file").cast("string"))
     writer = texts.write.mode("append").options(**COMMITTER, **_TEXT_WRITER)

@@ -126,7 +126,7 @@ def _target_bytes(properties: Mapping[str, str]) -> int:
 def _row_bytes(metadata: TableMetadata, df: DataFrame) -> float:
     """What a row will take in Parquet: as in the files that the table has, else a guess from its types."""
     summary: Mapping[str, Any] = (metadata.snapshot or {}).get("summary", {})
-    rows, size = int(summary.get("added-records", 0)), int(summary.get("added-files-size", 0))
+    rows, size = int(summary.get("total-records", 0)), int(summary.get("total-files-size", 0))
     if rows and size:
         return size / rows
     estimated: int = df._jdf.schema().defaultSize()

@@ -16,7 +16,7 @@ from headgate.commit.driver import Driver
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.footers import described
 from headgate.iceberg.metadata import TableMetadata
-from headgate.iceberg.rows import Target
+from headgate.iceberg.target import Target
 from headgate.spark.layout import WriteLayout
 from headgate.spark.partitioning import directory_columns
 from headgate.spark.reach import require_hadoop_uri
@@ -35,19 +35,13 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     """Writes the rows of `df`, which fits the table, as new data files. Nobody sees them yet."""
     driver, metadata = target.driver, target.metadata
     directories = directory_columns(metadata.schema, metadata.spec)
-    attempt = new_attempt(target)
+    attempt = target.loader.key(target.new_directory())
     rows = layout.distributed(df.withColumns(directories), tuple(directories))
     writer = rows.write.mode("append").options(**COMMITTER, **layout.parquet_options())
     if directories:
         writer = writer.partitionBy(*directories)
     writer.parquet(f"{require_hadoop_uri(df.sparkSession, driver.store.uri())}/{attempt}")
     return collected(driver, metadata, attempt)
-
-
-def new_attempt(target: Target) -> str:
-    """A directory for each write, since a transaction may write to a table more than once."""
-    location = target.metadata.location.removeprefix(f"{target.driver.store.uri()}/")
-    return f"{location}/data/L0-{target.txid}/{target.driver.host.new_txid().text[:8]}"
 
 
 def collected(driver: Driver, metadata: TableMetadata, attempt: str) -> tuple[DataFile, ...]:

@@ -10,20 +10,22 @@ from pyiceberg.schema import Schema
 from pyspark.errors import AnalysisException, ParseException, PySparkTypeError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from headgate.commit.driver import Driver
 from headgate.errors import InvalidInputError
 from headgate.host import SYSTEM
-from headgate.iceberg.arrow_files import read_rows
+from headgate.iceberg.arrow_files import read_located, read_rows
 from headgate.iceberg.bound import Bound
-from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.planning import PlannedFile
+from headgate.iceberg.positions import position_columns
 from headgate.iceberg.spark_text import BUCKET_FUNCTION, to_spark_sql
 from headgate.spark.fitting import quoted, reordered
+from headgate.spark.native_read import NativeFiles
 from headgate.spark.partitioning import register_bucket
-from headgate.spark.reach import Way, require_hadoop_uri, way_to_read
+from headgate.spark.reach import Way, way_to_read
 from headgate.spark.session import prepared
 from headgate.spark.types import FIELD_ID, schema_to_spark
 from headgate.storage.capabilities import Store
@@ -32,13 +34,6 @@ TASKS_PER_CORE = 4
 """How many tasks a scan through Arrow has for each core, so that one large file does not hold up the rest."""
 
 NESTED_PRUNING = "spark.sql.optimizer.nestedSchemaPruning.enabled"
-
-_READ_OPTIONS = {
-    # The names are those of files, not patterns, and their directories mean nothing.
-    "__globPaths__": "false",
-    "recursiveFileLookup": "true",
-    "mergeSchema": "false",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +45,7 @@ class Scan:
     """
 
     driver: Driver
-    files: tuple[DataFile, ...]
+    files: tuple[PlannedFile, ...]
     metadata: TableMetadata
     wanted: Schema
     only: Bound | None = None
@@ -61,41 +56,52 @@ class Scan:
         return self.metadata.schema
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The rows as a DataFrame; columns are found by field id.
+        """The live rows as a DataFrame; columns are found by field id.
 
         Through Spark's own Parquet reader where its Hadoop client reaches the storage, so that column
         pruning, pushed filters and code generation are Spark's; else through Arrow in the Python workers.
         """
+        self._prepare(spark)
+        if not self.files:
+            return spark.createDataFrame([], schema_to_spark(self.wanted))
+        plain = self.only is None and self.condition is None
+        match way_to_read(spark, self.driver.store):
+            case Way.NATIVE:
+                return self._selected(self._native(spark, self.wanted if plain else self.schema).rows())
+            case _ if self.condition is None:
+                return self._through_arrow(spark, self.wanted)
+            case _:
+                return self._selected(self._through_arrow(spark, self.schema))
+
+    def located(self, spark: SparkSession) -> DataFrame:
+        """The same rows, and of each the path of its data file, as the manifest has it, and its position.
+
+        The two columns come last; `position_columns(wanted)` are their names.
+        """
+        self._prepare(spark)
+        names = position_columns(self.wanted)
+        if not self.files:
+            return spark.createDataFrame([], _located_struct(self.wanted))
+        inner = position_columns(self.schema)
+        match way_to_read(spark, self.driver.store):
+            case Way.NATIVE:
+                rows = self._native(spark, self.schema).located()
+            case _:
+                rows = self._through_arrow(spark, self.schema, located=True)
+        places = [sf.col(quoted(name)).alias(shown) for name, shown in zip(inner, names, strict=True)]
+        return self._selected(rows, places)
+
+    def _prepare(self, spark: SparkSession) -> None:
         prepared(spark)
         if self.metadata.renamed_inside:
             # Spark forgets the ids of fields inside when it reads only some of them, and then goes by name.
             # It looks at the setting when the rows are wanted, so it stays.
             spark.conf.set(NESTED_PRUNING, "false")
-        if not self.files:
-            return spark.createDataFrame([], schema_to_spark(self.wanted))
-        match way_to_read(spark, self.driver.store):
-            case Way.NATIVE:
-                return self._selected(self._native(spark))
-            case _ if self.condition is None:
-                return _through_arrow(self.driver.store, spark, self.files, self.wanted, self.only)
-            case _:
-                rows = _through_arrow(self.driver.store, spark, self.files, self.schema, self.only)
-                return self._selected(rows)
 
-    def _native(self, spark: SparkSession) -> DataFrame:
-        root = self.driver.store.uri()
-        hadoop_root = require_hadoop_uri(spark, root)
-        paths = [hadoop_root + file.path.removeprefix(root) for file in self.files]
-        plain = self.only is None and self.condition is None
-        struct = schema_to_spark(self.wanted if plain else self.schema)
-        in_files = StructType(
-            [StructField(self._name_in_scan(f), f.dataType, f.nullable, f.metadata) for f in struct.fields]
-        )
-        rows = spark.read.schema(in_files).options(**_READ_OPTIONS).parquet(*paths)
-        if in_files.names == struct.names:
-            return rows
-        named = zip(in_files.names, struct.fields, strict=True)
-        return rows.select(*(sf.col(quoted(name)).alias(f.name, metadata=f.metadata) for name, f in named))
+    def _native(self, spark: SparkSession, schema: Schema) -> NativeFiles:
+        struct, places = schema_to_spark(schema), position_columns(schema)
+        names = {field.name: self._name_in_scan(field) for field in struct.fields}
+        return NativeFiles(spark, self.driver.store.uri(), self.files, struct, names, *places)
 
     def _name_in_scan(self, field: StructField) -> str:
         """What a column is called while Spark reads it: by its own name, or by one that no file has.
@@ -111,7 +117,15 @@ class Scan:
             name += "_"
         return name
 
-    def _selected(self, rows: DataFrame) -> DataFrame:
+    def _through_arrow(self, spark: SparkSession, schema: Schema, located: bool = False) -> DataFrame:
+        count = min(len(self.files), max(1, spark.sparkContext.defaultParallelism) * TASKS_PER_CORE)
+        groups = _balanced(self.files, count)
+        reading = FileReading(self.driver.store, schema, self.only, groups, located)
+        struct = _located_struct(schema) if located else schema_to_spark(schema)
+        return spark.range(0, count, 1, count).mapInArrow(_named(reading), struct)
+
+    def _selected(self, rows: DataFrame, more: Sequence[Column] = ()) -> DataFrame:
+        """The rows that are selected, with the columns that are wanted, and with `more`."""
         if self.only is not None:
             text = to_spark_sql(self.only)
             if BUCKET_FUNCTION in text:
@@ -119,7 +133,7 @@ class Scan:
             rows = rows.where(text)
         if self.condition is not None:
             rows = _where(rows, self.condition)
-        if self.wanted == self.schema:
+        if self.wanted == self.schema and not more:
             return rows
         struct = schema_to_spark(self.wanted)
         columns = [
@@ -128,7 +142,12 @@ class Scan:
             )
             for field in struct.fields
         ]
-        return rows.select(*columns)
+        return rows.select(*columns, *more)
+
+
+def _located_struct(schema: Schema) -> StructType:
+    path, position = position_columns(schema)
+    return schema_to_spark(schema).add(path, StringType()).add(position, LongType())
 
 
 def _where(rows: DataFrame, condition: str | Column) -> DataFrame:
@@ -153,16 +172,18 @@ class FileReading:
     store: Store
     schema: Schema
     only: Bound | None
-    groups: tuple[tuple[DataFile, ...], ...]
+    groups: tuple[tuple[PlannedFile, ...], ...]
+    located: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of the groups whose numbers the batches hold."""
         driver = Driver(self.store, SYSTEM)
         loader = TableLoader(driver)
+        read = read_located if self.located else read_rows
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for file in self.groups[number]:
-                    rows = read_rows(driver, loader, [file], self.schema, self.only)
+                    rows = read(driver, loader, [file], self.schema, self.only)
                     kinds = pa.schema([_plain_field(field) for field in rows.schema])
                     yield from (batch.cast(kinds) for batch in rows.to_batches())
 
@@ -182,22 +203,14 @@ def _plain_field(field: pa.Field) -> pa.Field:
     return field.with_type(_plain(field.type))
 
 
-def _through_arrow(
-    store: Store, spark: SparkSession, files: Sequence[DataFile], schema: Schema, only: Bound | None
-) -> DataFrame:
-    count = min(len(files), max(1, spark.sparkContext.defaultParallelism) * TASKS_PER_CORE)
-    reading = FileReading(store, schema, only, _balanced(files, count))
-    return spark.range(0, count, 1, count).mapInArrow(_named(reading), schema_to_spark(schema))
-
-
-def _balanced(files: Sequence[DataFile], count: int) -> tuple[tuple[DataFile, ...], ...]:
+def _balanced(files: Sequence[PlannedFile], count: int) -> tuple[tuple[PlannedFile, ...], ...]:
     """The files in `count` groups of about the same size: the largest go first, each to the lightest."""
-    groups: list[list[DataFile]] = [[] for _ in range(count)]
+    groups: list[list[PlannedFile]] = [[] for _ in range(count)]
     weights = [0] * count
-    for file in sorted(files, key=lambda file: file.size_bytes, reverse=True):
+    for planned in sorted(files, key=lambda planned: planned.file.size_bytes, reverse=True):
         lightest = weights.index(min(weights))
-        groups[lightest].append(file)
-        weights[lightest] += file.size_bytes
+        groups[lightest].append(planned)
+        weights[lightest] += planned.file.size_bytes
     return tuple(tuple(group) for group in groups)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headgate.errors import HeadgateError, InvalidInputError, StorageError
 from headgate.iceberg.data_file import DataFile
-from headgate.iceberg.rows import Target
+from headgate.iceberg.target import Target
 from headgate.spark import arrow_write, carried_write, native_write
 from headgate.spark.fitting import NULL_IN_REQUIRED
 from headgate.spark.layout import write_layout

@@ -1,0 +1,64 @@
+"""How many live rows a change takes away: exact, though files tell only how many rows they have.
+
+A position can be listed twice, by two writers that deleted the same row, and a delete file can tell of a data
+file that is gone. Neither counts. Tables without delete files cost nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from headgate.changes import TableChange
+from headgate.iceberg.data_file import Content, DataFile, Manifest, Status
+from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.planning import DeleteIndex
+from headgate.iceberg.positions import Positions, read_positions
+from headgate.iceberg.snapshot import Dead
+
+
+def count_dead(loader: TableLoader, change: TableChange, metadata: TableMetadata) -> Dead:
+    """What a change of the table `metadata`, as it is now, means for rows that are deleted by position."""
+    if not change.replaced and not change.deletes:
+        return Dead()
+    current = () if change.new is not None else loader.manifests(metadata)
+    index = _index(loader, current)
+
+    def dead_in(file: DataFile) -> Positions:
+        return read_positions(loader.driver, loader, index.applying_to(file, 0))
+
+    removed = change.replaced or {}
+    before = {path: len(dead_in(file).in_file(path)) for path, file in removed.items()}
+    gone = {*removed, *_gone(loader, change, current)} if change.deletes else set()
+    now: dict[str, int] = {}
+    counted = Positions()
+    for delete in change.deletes:
+        listed = loader.positions(delete)
+        alive = Positions({path: listed.by_file[path] for path in listed.by_file.keys() - gone})
+        for path in alive.by_file:
+            counted |= dead_in(replace(delete, path=path))
+        now[delete.path] = len(alive - counted)
+        counted |= alive
+    return Dead(before, now)
+
+
+def _index(loader: TableLoader, manifests: Iterable[Manifest]) -> DeleteIndex:
+    deletes = [manifest for manifest in manifests if manifest.content is Content.POSITION_DELETES]
+    entries = (entry for group in loader.entries(deletes) for entry in group)
+    live = (entry for entry in entries if entry.status is not Status.DELETED)
+    return DeleteIndex((entry.file, entry.sequence_number or 0) for entry in live)
+
+
+def _gone(loader: TableLoader, change: TableChange, current: Iterable[Manifest]) -> set[str]:
+    """The data files that the transaction saw and that others have removed since."""
+    if change.base is None:
+        return set()
+    then, now = set(loader.manifests(loader.metadata(change.base.metadata))), set(current)
+    return _live_paths(loader, then - now) - _live_paths(loader, now - then)
+
+
+def _live_paths(loader: TableLoader, manifests: Iterable[Manifest]) -> set[str]:
+    data = [manifest for manifest in manifests if manifest.content is Content.DATA]
+    entries = (entry for group in loader.entries(data) for entry in group)
+    return {entry.file.path for entry in entries if entry.status is not Status.DELETED}

@@ -1,0 +1,163 @@
+"""Data files through Spark's own Parquet reader, without the rows that position delete files tell of.
+
+Files without deletes are one plain scan. Files with deletes are another one, whose rows are compared with the
+positions that Spark reads from the delete files. Spark names files in a form of its own, percent-encoded; the
+positions are brought to that form, since there are far fewer of them than rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField, StructType
+
+from headgate.errors import InternalError
+from headgate.iceberg.planning import PlannedFile
+from headgate.iceberg.positions import FILE_PATH, POS
+from headgate.spark.fitting import quoted
+from headgate.spark.reach import require_hadoop_uri
+
+READ_OPTIONS = {
+    # The names are those of files, not patterns, and their directories mean nothing.
+    "__globPaths__": "false",
+    "recursiveFileLookup": "true",
+    "mergeSchema": "false",
+}
+BROADCAST_POSITIONS = 200_000
+"""So many positions are sent to every executor, about 40 MB; more of them are sorted and merged."""
+
+_SHOWN = "shown"
+_PLAIN = re.compile(r"[\w./=:-]*", re.ASCII)
+"""Paths that are the same percent-encoded."""
+_LOCAL, _LOCAL_SHORT = "file:///", "file:/"
+
+
+@dataclass(frozen=True, slots=True)
+class NativeFiles:
+    """Data files in a place that Spark's Hadoop client reaches, to be read with the columns of `struct`.
+
+    `names` are those by which Spark reads the columns. `path` and `position` are names for the place of a
+    row, which `struct` has not.
+    """
+
+    spark: SparkSession
+    root: str
+    files: tuple[PlannedFile, ...]
+    struct: StructType
+    names: Mapping[str, str]
+    path: str
+    position: str
+
+    def rows(self) -> DataFrame:
+        """The live rows."""
+        whole, marked = self._parts()
+        if not marked:
+            return self._named(self._scan(whole))
+        live = self._named(self._live(marked))
+        return self._named(self._scan(whole)).unionAll(live) if whole else live
+
+    def located(self) -> DataFrame:
+        """The live rows, and of each the path of its file, as the manifest has it, and its position there."""
+        whole, marked = self._parts()
+        parts = [self._placed(self._scan(whole))] if whole else []
+        parts += [self._live(marked)] if marked else []
+        rows = parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
+        path = self._as_in_manifests(sf.col(self.path)).alias(self.path)
+        return self._named(rows, path, sf.col(self.position))
+
+    def _parts(self) -> tuple[list[PlannedFile], list[PlannedFile]]:
+        """The files without deletes, and those with."""
+        whole = [planned for planned in self.files if not planned.deletes]
+        return whole, [planned for planned in self.files if planned.deletes]
+
+    def _scan(self, files: Sequence[PlannedFile]) -> DataFrame:
+        paths = [self._hadoop_path(planned.file.path) for planned in files]
+        fields = [
+            StructField(self.names[field.name], field.dataType, field.nullable, field.metadata)
+            for field in self.struct.fields
+        ]
+        return self.spark.read.schema(StructType(fields)).options(**READ_OPTIONS).parquet(*paths)
+
+    def _named(self, rows: DataFrame, *more: Column) -> DataFrame:
+        """The rows with the columns as the table calls them, and with `more`."""
+        columns = [
+            sf.col(quoted(self.names[field.name])).alias(field.name, metadata=field.metadata)
+            for field in self.struct.fields
+        ]
+        as_read = rows.columns == [*self.struct.names]
+        return rows if as_read and not more else rows.select(*columns, *more)
+
+    def _placed(self, scan: DataFrame) -> DataFrame:
+        # Not by its name: the table may have a column that is called so.
+        metadata = scan.metadataColumn("_metadata")
+        return scan.select(
+            "*", metadata["file_path"].alias(self.path), metadata["row_index"].alias(self.position)
+        )
+
+    def _live(self, files: Sequence[PlannedFile]) -> DataFrame:
+        """The rows of files with deletes that are not deleted, each with its place."""
+        scan = self._scan(files)
+        rows, dead = self._placed(scan), self._dead(files, scan)
+        same = (rows[self.path] == dead[_SHOWN]) & (rows[self.position] == dead[POS])
+        return rows.join(dead, same, "left_anti")
+
+    def _dead(self, files: Sequence[PlannedFile], scan: DataFrame) -> DataFrame:
+        """The positions of deleted rows, with the names that Spark gives to the files of `scan`."""
+        deletes = {file.path: file for planned in files for file in planned.deletes}
+        reader = self.spark.read.schema(f"{FILE_PATH} STRING, {POS} BIGINT").options(**READ_OPTIONS)
+        positions = reader.parquet(*map(self._hadoop_path, deletes))
+        dead = positions.join(sf.broadcast(self._names(files, scan)), FILE_PATH)
+        # Told, not left to Spark: the files are compressed to a small part of what they are in memory.
+        small = sum(file.record_count for file in deletes.values()) <= BROADCAST_POSITIONS
+        return sf.broadcast(dead) if small else dead.hint("merge")
+
+    # --- names of files ---------------------------------------------------------------------------------
+
+    def _hadoop_path(self, path: str) -> str:
+        return self._hadoop_root() + path.removeprefix(self.root)
+
+    def _hadoop_root(self) -> str:
+        return require_hadoop_uri(self.spark, self.root)
+
+    def _names(self, files: Sequence[PlannedFile], scan: DataFrame) -> DataFrame:
+        """For each file its path in the manifest, and the names that Spark may show for it.
+
+        From Spark itself: if a name were not the one that it shows, deleted rows would come back.
+        """
+        shown = {_short(unquote(name)): name for name in scan.inputFiles()}
+        pairs = []
+        for planned in files:
+            name = shown.get(_short(self._hadoop_path(planned.file.path)))
+            if name is None:
+                raise InternalError(f"Spark does not show that it reads {planned.file.path}")
+            pairs += [(planned.file.path, form) for form in _forms(name)]
+        return self.spark.createDataFrame(pairs, f"{FILE_PATH} STRING, {_SHOWN} STRING")
+
+    def _as_in_manifests(self, shown: Column) -> Column:
+        """The path in the manifest of the file that Spark shows."""
+        plain = all(_PLAIN.fullmatch(planned.file.path) for planned in self.files)
+        # Spark's function takes a plus sign for a space, as forms on the web do.
+        path = shown if plain else sf.url_decode(sf.replace(shown, sf.lit("+"), sf.lit("%2B")))
+        failure = sf.raise_error(sf.concat(sf.lit("a file that is not in the lake was read: "), shown))
+        found = failure
+        for root in _forms(self._hadoop_root()):
+            inside = sf.concat(sf.lit(self.root), sf.substr(path, sf.lit(len(root) + 1)))
+            found = sf.when(path.startswith(f"{root}/"), inside).otherwise(found)
+        return found
+
+
+def _forms(name: str) -> tuple[str, ...]:
+    """A local file is shown with one slash after the scheme or with three."""
+    if not name.startswith(_LOCAL_SHORT):
+        return (name,)
+    short = _short(name)
+    return short, _LOCAL + short.removeprefix(_LOCAL_SHORT)
+
+
+def _short(name: str) -> str:
+    return _LOCAL_SHORT + name.removeprefix(_LOCAL) if name.startswith(_LOCAL) else name

@@ -1,0 +1,43 @@
+"""Rows deleted by position, through what transactions are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import headgate as hg
+from headgate.iceberg.arrow_files import read_located
+from headgate.iceberg.binding import bind_text
+from headgate.iceberg.planning import plan
+from headgate.iceberg.positions import Kind, Positions, position_columns, write_positions
+from headgate.iceberg.target import Target
+from headgate.transaction import Transaction
+
+
+def note_delete(tx: Transaction, name: str, where: str, kind: Kind = "deleted") -> Positions:
+    """Deletes the rows of the table that match, as the transaction began with it; returns where they are."""
+    opened, writer = tx._open(), tx.table(name)
+    change = writer._change()
+    metadata = writer._metadata(change)
+    matching = bind_text(where, metadata.schema)
+    files = plan(opened.loader(), metadata, matching, change.deletes).files
+    rows = read_located(opened.driver, opened.loader(), files, metadata.schema, matching)
+    positions = Positions.of_columns(*(rows.column(name) for name in position_columns(metadata.schema)))
+    target = Target(opened.driver, opened.loader(), metadata, opened.id, name)
+    written = write_positions(target, positions, {p.file.path: p.file for p in files}, kind)
+    opened.note(replace(change, deletes=(*change.deletes, *written)))
+    return positions
+
+
+def delete_rows(lake: hg.Lake, name: str, where: str, kind: Kind = "deleted") -> int:
+    """Deletes rows in a transaction of its own; returns the version."""
+    with lake.transaction() as tx:
+        note_delete(tx, name, where, kind)
+    return tx.result.version
+
+
+def begun_delete(lake: hg.Lake, name: str, where: str) -> Callable[[], int]:
+    """A delete that has found its rows, and is committed when it is called."""
+    tx = lake.transaction()
+    note_delete(tx, name, where)
+    return lambda: tx.commit().version
