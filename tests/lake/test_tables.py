@@ -104,7 +104,9 @@ def test_two_overwrites_conflict_and_two_appends_do_not(lake: hg.Lake) -> None:
     for number, tx in enumerate((one, two)):
         tx.table("sales.orders").overwrite(rows(number * 100, 1))
     one.commit()
-    with pytest.raises(TransactionConflictError, match=r"both replace all rows of sales.orders \[rule 27"):
+    with pytest.raises(
+        TransactionConflictError, match=r"sales.orders: your overwrite .* both replaced all rows \[rule 27"
+    ):
         two.commit()
     three, four = lake.transaction(), lake.transaction()
     for number, tx in enumerate((three, four)):
@@ -156,7 +158,7 @@ def test_a_table_that_was_dropped_and_made_again_is_another_table(lake: hg.Lake)
     tx.table("sales.orders").append(rows(0))
     lake.drop_table("sales.orders")
     lake.create_table("sales.orders", "other INT")
-    with pytest.raises(TransactionConflictError, match=r"dropped the table sales.orders"):
+    with pytest.raises(TransactionConflictError, match=r"sales.orders: .* it dropped the table"):
         tx.commit()
 
 
