@@ -132,7 +132,7 @@ MATRIX: tuple[Row, ...] = (
         "batch of the same application",
         "its number is not below that of A",
         _always(Verdict.EARLIER),
-        (Elsewhere("Transaction.committed_before"),),
+        (Elsewhere("`Transaction.committed_before`"),),
     ),
     Row(
         5,
@@ -384,7 +384,7 @@ MATRIX: tuple[Row, ...] = (
         "A itself",
         "the same transaction",
         _always(Verdict.EARLIER),
-        (Elsewhere("Transaction.commit"),),
+        (Elsewhere("`Transaction.commit`"),),
     ),
     Row(
         40,
@@ -398,7 +398,7 @@ MATRIX: tuple[Row, ...] = (
     Row(
         41,
         "anything on t",
-        "t was dropped or renamed",
+        "t was dropped, renamed, or replaced by another table",
         "the same table",
         ALWAYS_FAILS,
         (OnTable(rules.table_gone),),
