@@ -181,7 +181,7 @@ def test_table_properties(lake: hg.Lake) -> None:
     stale = lake.transaction()
     stale.table("sales.orders").set_properties({"owner": "eve"})
     orders.set_properties({"owner": "dan"})
-    with pytest.raises(TransactionConflictError, match=r"both change the properties owner of sales.orders"):
+    with pytest.raises(TransactionConflictError, match=r"both changed the table properties owner"):
         stale.commit()
 
 

@@ -45,15 +45,16 @@ What the words mean:
 | the earlier result | A returns what was committed before, and writes nothing |
 | as if B | the rows above decide |
 
-A single operation (`orders.overwrite(…)`, `orders.add_column(…)`) is run again by itself, a `with` block is not.
+A single operation, as `orders.overwrite(…)` or `orders.add_column(…)`, is run again by itself; a `with` block
+is not.
 
 ## How it is found out
 
 The record of B says which partitions it added files to, and which files it removed, rewrote, compacted, or
-changed rows in. Partition values decide first. Only where they meet, the manifest entries of B's new files are
-fetched, for the bounds of their columns; and only where both changed rows of one file, B's positions in it are
-fetched and compared row by row. A record that touched too many files to name them is taken for the worst: it
-can cost a second run, never a wrong result.
+changed rows in. Partition values decide first. Only where they meet, the manifest entries of B's new files
+are fetched, for the bounds of their columns; and only where both changed rows of one file, B's positions in
+it are fetched and compared row by row. A record that touched too many files to name them is taken for the
+worst: it can cost a second run, never a wrong result.
 
 The error names the rule:
 
