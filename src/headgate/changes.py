@@ -140,6 +140,8 @@ class TableChange:
         return frozenset(part.value for part in self.evolution.parts)
 
     def footprint(self) -> TableFootprint:
+        # Position deletes that nobody else could know of would be lost conflicts.
+        assert not self.deletes or self.deleted or self.updated or self.compaction, self.name
         paths = frozenset(self.replaced or ()) | frozenset(self.deleted) | frozenset(self.updated)
         return TableFootprint(
             name=self.name,
@@ -166,15 +168,11 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """Rows of a table that a transaction read, by path the files that could hold them at the base.
-
-    Whatever it then changes, here or in other tables, may follow from them.
-    """
+    """Rows of a table that a transaction read: what it then changes anywhere may follow from them."""
 
     name: str
     base: TableRef
-    selection: Selection
-    files: frozenset[str]
+    read: Read
     isolation: Isolation
 
     def footprint(self) -> TableFootprint:
@@ -182,9 +180,8 @@ class TableRead:
             name=self.name,
             uuid=self.base.uuid,
             isolation=self.isolation,
-            reads=(Read(self.selection, _marks(self.files)),),
+            reads=(self.read,),
             verbs=frozenset({"read"}),
-            names={file_mark(path): path for path in self.files},
         )
 
 

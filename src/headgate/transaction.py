@@ -159,7 +159,7 @@ class Transaction:
         self._unchecked: tuple[Record, ...] = ()
         self._changes = Changes()
         self._isolation = isolation
-        self._evidence = FetchedEvidence(loader)
+        self._evidence = FetchedEvidence(log.driver, loader)
         self._stage = Stage.OPEN
         self._offered: _Offer | None = None
         self._committed_tables: tuple[TableCommit, ...] = ()

@@ -13,6 +13,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from headgate.changes import Changes, NewTable, TableChange, TableRead
 from headgate.core.arguments import public_properties, texts
+from headgate.core.footprint import Read
 from headgate.core.lookup import found_table
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
@@ -190,10 +191,8 @@ class TableWriter(Evolvable[None]):
         if change.base is None:
             return own
         at_base = plan(self._tx.loader(), metadata, only, change.deletes).files
-        files = frozenset(found.file.path for found in at_base)
-        self._tx.note_read(
-            TableRead(self.name, change.base, selection_of(only, metadata), files, isolation_of(metadata))
-        )
+        read = Read.of(selection_of(only, metadata), (found.file.path for found in at_base))
+        self._tx.note_read(TableRead(self.name, change.base, read, isolation_of(metadata)))
         gone = change.replaced or {}
         return tuple(found for found in (*at_base, *own) if found.file.path not in gone)
 

@@ -90,7 +90,7 @@ def mine(**fields: Any) -> TableFootprint:
 
 
 def seeking(*partitions: int, files: frozenset[str] = frozenset(), keys: range = range(1000)) -> Any:
-    return (Read(Where(frozenset(partitions), keys), files),)
+    return (Read(Where(frozenset(partitions), keys), {mark: f"{mark}.parquet" for mark in files}),)
 
 
 def rows(*positions: int) -> BitMap64:
@@ -397,7 +397,9 @@ some_positions = st.dictionaries(
 selections: st.SearchStrategy[Selection] = st.one_of(
     st.just(EVERY_ROW), some_partitions.map(lambda given: Where(given, range(5)))
 )
-reads = st.lists(st.builds(Read, selections, some_marks), max_size=2).map(tuple)
+reads = st.lists(
+    st.builds(Read, selections, some_marks.map(lambda given: {m: m for m in given})), max_size=2
+).map(tuple)
 upserts = st.none() | st.builds(
     Upserted,
     st.none() | some_partitions.map(lambda given: added(*given)),

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
 from headgate.core.evidence import EVERY_ROW, Selection
 from headgate.core.isolation import Isolation
-from headgate.model.footprint import Upserted
+from headgate.model.footprint import Upserted, file_mark
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Rows that were looked for: which ones, and the marks of the files that could hold them at the base."""
+    """Rows that were looked for: which ones, and the files that could hold them at the base, mark to path."""
 
     selection: Selection
-    files: frozenset[str] = frozenset()
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, selection: Selection, paths: Iterable[str]) -> Read:
+        return cls(selection, {file_mark(path): path for path in paths})
 
 
 @dataclass(frozen=True, slots=True)

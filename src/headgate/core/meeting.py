@@ -6,6 +6,7 @@ worst: a conflict can be reported that is none, but none is missed.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -95,7 +96,7 @@ class Meeting:
         shared = frozenset[str]().union(*(marks if some is None else marks & some for some in theirs))
         if not shared:
             return None
-        return listed(self.mine.names.get(mark, mark) for mark in shared)
+        return self._listed(shared)
 
     def added_inside(self, selections: Iterable[Selection]) -> str | None:
         """The files that they added and that can hold rows of a selection, in words; None if there are none.
@@ -142,7 +143,12 @@ class Meeting:
         if not met:
             return None
         count = sum(len(shared[mark]) for mark in met)
-        return f"{counted(count, 'same row')} of {listed(self.mine.names.get(mark, mark) for mark in met)}"
+        return f"{counted(count, 'same row')} of {self._listed(met)}"
+
+    def _listed(self, marks: Iterable[str]) -> str:
+        reads = (read.files for read in (*self.mine.reads, *self.mine.sought))
+        names = ChainMap(dict(self.mine.names), *map(dict, reads))
+        return listed(names.get(mark, mark) for mark in marks)
 
     @cached_property
     def _their_rows(self) -> Mapping[str, ChangedRows] | None:
