@@ -8,6 +8,7 @@ import pytest
 
 from headgate import errors
 from headgate.core.conflict import Conflict
+from headgate.core.matrix import Verdict
 from headgate.transaction import TransactionConflictError
 from tests.model.test_record import a_record
 
@@ -27,7 +28,7 @@ def test_an_error_survives_pickling(kind: type[errors.HeadgateError]) -> None:
 def test_details_survive_pickling() -> None:
     unknown = pickle.loads(pickle.dumps(errors.CommitUnknownError("x", "y", 7, "ab")))
     assert (unknown.version, unknown.txid) == (7, "ab")
-    conflict = Conflict(31, "rule", a_record(), "because", rerun_helps=True)
+    conflict = Conflict(31, "rule", Verdict.FAIL, a_record(), "because")
     refused = pickle.loads(pickle.dumps(TransactionConflictError("x", conflicts=(conflict,))))
     assert refused.conflicts == (conflict,)
 

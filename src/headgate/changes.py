@@ -6,9 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headgate.core.conflict import Footprint, Isolation, Selects, TableFootprint
+from pyroaring import BitMap64
+
+from headgate.core.evidence import Selection
+from headgate.core.footprint import Footprint, Read, TableFootprint
+from headgate.core.isolation import Isolation
 from headgate.iceberg.data_file import DataFile
-from headgate.model.footprint import FileFootprint, file_mark
+from headgate.model.footprint import FileFootprint, Upserted, file_mark
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange, TagChange
 from headgate.model.strategy import StrategyName
@@ -38,11 +42,24 @@ class NewTable:
 class TableChange:
     """All that a transaction does to one table. Either `new` or `base` is given.
 
-    `base` is the table as the transaction saw it. `replaced` are the files that it removes, by path: None if
-    it overwrites nothing, empty if it found none. `selects` tells which rows an overwrite was about; None for
-    all. `deletes` are position delete files that it adds. `numbers` are the data sequence numbers, by path,
-    of added files and deletes that keep one from before; others get that of the commit. `compaction`: no row
-    changes, they only move. `evolution` is what becomes of its structure. `dropped` excludes everything else.
+    `base` is the table as the transaction saw it. `added` are new data files; `replaced`, by path, those that
+    it takes away: None if it takes none away, empty if it found none. `deletes` are position delete files
+    that it adds. `numbers` are the data sequence numbers, by path, of added files and deletes that keep one
+    from before; others get that of the commit. `compaction`: no row changes, they only move. `evolution` is
+    what becomes of the structure. `dropped` excludes everything else.
+
+    The rest is what other writers may meet; it becomes the footprint:
+
+    | field | content |
+    |---|---|
+    | `rewritten` | those of `replaced` of which some rows live on in `added` (copy-on-write), by path |
+    | `deleted`, `updated` | by path of a data file, the positions that `deletes` tell of, by kind |
+    | `sought` | what an update, delete or merge looked for, and the files that could hold it at the base |
+    | `overwrites`, `replaces_all` | the rows that overwrites were about; all of them |
+    | `upserted` | where an upsert by key has looked |
+    | `positions` | paths of position files that are not in the table (copy-on-write) |
+    | `paths` | the virtual paths of all files above |
+    | `verbs` | what the caller did: `append`, `overwrite`, `delete`, `update`, `merge`, `upsert`, … |
     """
 
     name: str
@@ -53,7 +70,16 @@ class TableChange:
     deletes: tuple[DataFile, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict)
     compaction: bool = False
-    selects: Selects | None = None
+    rewritten: frozenset[str] = frozenset()
+    deleted: Mapping[str, BitMap64] = field(default_factory=dict)
+    updated: Mapping[str, BitMap64] = field(default_factory=dict)
+    sought: tuple[Read, ...] = ()
+    overwrites: tuple[Selection, ...] = ()
+    replaces_all: bool = False
+    upserted: Upserted | None = None
+    positions: tuple[str, ...] = ()
+    paths: frozenset[str] = frozenset()
+    verbs: frozenset[str] = frozenset()
     isolation: Isolation = Isolation.WRITE_SERIALIZABLE
     properties: PropertyChange = field(default_factory=PropertyChange)
     evolution: Evolution | None = None
@@ -78,13 +104,33 @@ class TableChange:
         return "append" if self.replaced is None and not self.deletes else "overwrite"
 
     @property
-    def replaces_all(self) -> bool:
-        return self.replaced is not None and self.selects is None
+    def compacted(self) -> frozenset[str]:
+        """Files of which all rows live on in others, by path."""
+        return frozenset(self.replaced or ()) if self.compaction else frozenset()
+
+    @property
+    def removed(self) -> frozenset[str]:
+        """Files of which no row lives on, by path."""
+        return frozenset(self.replaced or ()) - self.rewritten - self.compacted
+
+    def _staying(self, rows: Mapping[str, BitMap64]) -> dict[str, BitMap64]:
+        """Rows of files that were there before, and are not taken away by a later step."""
+        gone = frozenset(self.replaced or ()) | {file.path for file in self.added}
+        return {path: positions for path, positions in rows.items() if positions and path not in gone}
 
     def file_footprint(self) -> FileFootprint | None:
         if not self.changes_files:
             return None
-        return FileFootprint.of(((f.spec_id, f.partition) for f in self.added), self.replaced or ())
+        return FileFootprint.of(
+            ((file.spec_id, file.partition) for file in self.added),
+            self.removed,
+            rewritten=self.rewritten,
+            compacted=self.compacted,
+            deleted=self._staying(self.deleted),
+            updated=self._staying(self.updated),
+            upserted=self.upserted,
+            positions=self.positions,
+        )
 
     @property
     def structure(self) -> frozenset[str]:
@@ -94,19 +140,53 @@ class TableChange:
         return frozenset(part.value for part in self.evolution.parts)
 
     def footprint(self) -> TableFootprint:
-        takes_name = self.name_after if self.new is not None else self.renamed_to
+        # Position deletes that nobody else could know of would be lost conflicts.
+        assert not self.deletes or self.deleted or self.updated or self.compaction, self.name
+        paths = frozenset(self.replaced or ()) | frozenset(self.deleted) | frozenset(self.updated)
         return TableFootprint(
             name=self.name,
             uuid=None if self.base is None else self.base.uuid,
-            takes_name=takes_name,
-            replaces_all=self.replaces_all,
-            property_names=self.properties.names(),
-            selects=self.selects,
-            removed=frozenset(file_mark(path) for path in self.replaced or ()),
+            takes_name=self.name_after if self.new is not None else self.renamed_to,
             isolation=self.isolation,
+            sought=self.sought,
+            overwrites=self.overwrites,
+            replaces_all=self.replaces_all,
+            removed=_marks(self.removed),
+            rewritten=_marks(self.rewritten),
+            compacted=_marks(self.compacted),
+            deleted={file_mark(path): rows for path, rows in self._staying(self.deleted).items()},
+            updated={file_mark(path): rows for path, rows in self._staying(self.updated).items()},
+            upserted=self.upserted,
+            paths=self.paths,
+            property_names=self.properties.names(),
             structure=self.structure,
             written_fields=_fields_with_values(self.added),
+            verbs=self.verbs,
+            names={file_mark(path): path for path in paths},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class TableRead:
+    """Rows of a table that a transaction read: what it then changes anywhere may follow from them."""
+
+    name: str
+    base: TableRef
+    read: Read
+    isolation: Isolation
+
+    def footprint(self) -> TableFootprint:
+        return TableFootprint(
+            name=self.name,
+            uuid=self.base.uuid,
+            isolation=self.isolation,
+            reads=(self.read,),
+            verbs=frozenset({"read"}),
+        )
+
+
+def _marks(paths: Iterable[str]) -> frozenset[str]:
+    return frozenset(file_mark(path) for path in paths)
 
 
 def _fields_with_values(files: Iterable[DataFile]) -> frozenset[int]:
@@ -121,11 +201,12 @@ def _fields_with_values(files: Iterable[DataFile]) -> frozenset[int]:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a transaction is to change. Empty changes are refused."""
+    """What a transaction is to change, and what it read. Changes without any change are refused."""
 
     properties: PropertyChange = field(default_factory=PropertyChange)
     tags: TagChange = field(default_factory=TagChange)
     tables: Mapping[str, TableChange] = field(default_factory=dict)
+    reads: tuple[TableRead, ...] = ()
     strategy: StrategyName | None = None
     cancels: tuple[TxId, ...] = ()
 
@@ -141,12 +222,20 @@ class Changes:
     def with_table(self, change: TableChange) -> Changes:
         return replace(self, tables={**self.tables, change.name: change})
 
-    def footprint(self, txid: TxId) -> Footprint:
+    def with_read(self, read: TableRead) -> Changes:
+        return replace(self, reads=(*self.reads, read))
+
+    def footprint(self, txid: TxId, isolation: Isolation | None = None) -> Footprint:
+        """What the rules need to know. `isolation` is the one that the caller chose; else the tables' own."""
+        reads = (read.footprint() for read in self.reads)
+        footprints = (*reads, *(change.footprint() for change in self.tables.values()))
+        if isolation is not None:
+            footprints = tuple(replace(footprint, isolation=isolation) for footprint in footprints)
         return Footprint(
             txid=txid,
             properties=self.properties,
             tag_names=self.tags.names(),
-            tables=tuple(change.footprint() for change in self.tables.values()),
+            tables=footprints,
             strategy_change=self.strategy is not None,
             cancels=frozenset(self.cancels),
         )

@@ -19,7 +19,9 @@ from headgate.commit.probe import probe
 from headgate.commit.strategy import clean_up, known_strategy
 from headgate.core.arguments import version_number, whole_number
 from headgate.core.choice import Verdict, choose, parse_strategy, require_for_init, verdicts
+from headgate.core.conflict import Incompatible
 from headgate.core.fold import empty_state
+from headgate.core.isolation import isolation_named
 from headgate.core.lookup import found_table, found_tag
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds
 from headgate.errors import AlreadyExistsError, HeadgateError, InvalidInputError, NotFoundError
@@ -328,18 +330,27 @@ class Lake:
         app: tuple[str, int] | None = None,
         properties: Mapping[str, str] | None = None,
         retry: RetryPolicy | None = None,
+        isolation: str | None = None,
     ) -> Transaction:
         """Begins a transaction on the newest version.
 
         `args` says what is being done, for the log; secrets in it are removed. `app` names an application
         and the number of its batch: a batch that was committed before is not committed again. `properties`
-        are remarks that are kept with the commit, also without secrets. Use the result in a `with` block, or
-        call its `commit`.
+        are remarks that are kept with the commit, also without secrets. `isolation` (`snapshot`,
+        `write-serializable` or `serializable`) takes the place of what the tables ask for. Use the result in
+        a `with` block, or call its `commit`.
         """
+        chosen = None if isolation is None else isolation_named(isolation)
         envelope = make_envelope(self._driver.host, args, app, properties)
         policy = _policy(retry, self._retry)
         return Transaction(
-            self._log, self._table_loader, envelope, policy, self._after_commit, self._refreshed()
+            self._log,
+            self._table_loader,
+            envelope,
+            policy,
+            self._after_commit,
+            self._refreshed(),
+            isolation=chosen,
         )
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
@@ -422,7 +433,7 @@ class Lake:
             try:
                 return tx.commit()
             except TransactionConflictError as error:
-                if not error.rerun_helps:
+                if isinstance(error.outcome, Incompatible):
                     raise
                 base, effort = tx.reached, tx.effort
                 if run == self._retry.attempts or not effort.left_seconds(self._retry):

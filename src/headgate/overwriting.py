@@ -5,20 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headgate.changes import TableChange
-from headgate.core.conflict import Isolation, Selects
-from headgate.errors import InvalidInputError
 from headgate.iceberg.binding import bind_text, in_partitions
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.planning import Plan, plan, planned
-from headgate.iceberg.pruning import Pruning
 from headgate.iceberg.rewriting import Rewritten, without_matching
 from headgate.iceberg.rows import IncomingRows
+from headgate.iceberg.selection import selection_of
+from headgate.reading import isolation_of
 
-ISOLATION = "isolation"
-"""The table property."""
+VERB = "overwrite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +34,14 @@ class Overwriting:
     def all(self) -> TableChange:
         """Replaces every row that the transaction sees, its own among them."""
         replaced = {planned.file.path: planned.file for planned in self._at_base(None).files}
-        added = self.rows.written()
         return replace(
             self.change,
-            added=added,
+            added=self.rows.written(),
             replaced=replaced,
+            rewritten=frozenset(),
             deletes=(),
-            selects=None,
+            replaces_all=True,
+            verbs=self.change.verbs | {VERB},
             isolation=isolation_of(self.metadata),
         )
 
@@ -59,13 +58,17 @@ class Overwriting:
 
     def _replacing(self, written: tuple[DataFile, ...], matching: Bound) -> TableChange:
         before = self.change
-        at_base = without_matching(self._at_base(matching), matching, self.rows.rewrite)
+        found = self._at_base(matching)
+        at_base = without_matching(found, matching, self.rows.rewrite)
         own = without_matching(self._own(matching), matching, self.rows.rewrite)
+        anew = {file.path for file in at_base.removed} - {whole.file.path for whole in found.whole}
         return replace(
             before,
             added=(*_without(before.added, own), *own.added, *at_base.added, *written),
             replaced={**(before.replaced or {}), **{file.path: file for file in at_base.removed}},
-            selects=self._selects(matching),
+            rewritten=before.rewritten | anew,
+            overwrites=(*before.overwrites, selection_of(matching, self.metadata)),
+            verbs=before.verbs | {VERB},
             isolation=isolation_of(self.metadata),
         )
 
@@ -80,34 +83,6 @@ class Overwriting:
     def _own(self, matching: Bound) -> Plan:
         """What the transaction has added itself."""
         return planned(self.change.added, self.metadata, matching, self.change.deletes)
-
-    def _selects(self, matching: Bound) -> Selects | None:
-        """Which partitions the overwrites of this transaction are about, all of them together."""
-        before = self.change
-        if before.replaced is not None and before.selects is None:
-            return None  # all rows were replaced before
-        specs = self.metadata.specs
-        pruning = Pruning(matching, self.metadata.schema, specs)
-        earlier = before.selects
-
-        def selects(spec_id: int, partition: Partition) -> bool:
-            # A spec that we have not seen may hold anything.
-            if spec_id not in specs or pruning.partition_could_match(spec_id, partition):
-                return True
-            return earlier is not None and earlier(spec_id, partition)
-
-        return selects
-
-
-def isolation_of(metadata: TableMetadata) -> Isolation:
-    """The isolation that the table asks for."""
-    given = metadata.properties.get(ISOLATION, Isolation.WRITE_SERIALIZABLE.value)
-    known = {isolation.value: isolation for isolation in Isolation}
-    if given not in known:
-        raise InvalidInputError(
-            f"the table property {ISOLATION} is {given!r}", f"set it to {', '.join(known)}"
-        )
-    return known[given]
 
 
 def _without(files: tuple[DataFile, ...], gone: Rewritten) -> tuple[DataFile, ...]:

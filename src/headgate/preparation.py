@@ -175,6 +175,7 @@ def _commit(change: TableChange, ref: TableRef, metadata: TableMetadata, txid: T
         footprint=change.file_footprint(),
         structure=change.structure,
         dropped_fields=frozenset() if change.evolution is None else change.evolution.dropped,
+        verbs=change.verbs,
     )
 
 

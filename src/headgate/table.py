@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
 
-from headgate.core.arguments import texts
-from headgate.errors import InvalidInputError, UnreadablePredicateError
+from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.binding import bind_text
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
-from headgate.iceberg.partitions import find_column, written_terms
+from headgate.iceberg.partitions import written_terms
 from headgate.iceberg.planning import Plan, PlannedFile, plan
 from headgate.iceberg.snapshot import LIVE_RECORDS, TOTAL_RECORDS
 from headgate.iceberg.sorting import written_sort_field
 from headgate.model.table import TableRef
+from headgate.reading import checked_limit, chosen_columns, understood
 from headgate.structure import Evolvable
 from headgate.transaction import CommitResult
 
@@ -202,13 +202,12 @@ class Table(Evolvable[CommitResult]):
         partitions and column bounds tell. `limit`: at most so many rows, any of them. `version`,
         `timestamp`, `tag`: as the table was then.
         """
-        if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-            raise InvalidInputError(f"limit is a number from 0 on, but got {limit!r}")
+        at_most = checked_limit(limit)
         view = self._view(version, timestamp, tag)
         whole = view.metadata.schema
-        schema = whole if columns is None else _selected(whole, columns)
+        schema = chosen_columns(whole, columns)
         only = None if where is None else bind_text(where, whole)
-        return read_rows(self._lake._driver, view.loader, view.files(only), schema, only, limit)
+        return read_rows(self._lake._driver, view.loader, view.files(only), schema, only, at_most)
 
     def plan(self, where: str | None = None, *, version: int | None = None) -> Plan:
         """The files that a read with `where` looks at, and how many it passes over."""
@@ -236,8 +235,8 @@ class Table(Evolvable[CommitResult]):
 
         view = self._view(version, timestamp, tag)
         schema = view.metadata.schema
-        wanted = schema if columns is None else _selected(schema, columns)
-        only, condition = _understood(where, schema)
+        wanted = chosen_columns(schema, columns)
+        only, condition = understood(where, schema)
         scan = Scan(self._lake._driver, view.files(only), view.metadata, wanted, only, condition)
         return scan.frame(spark)
 
@@ -290,28 +289,6 @@ def _require_repeatable(rows: Any) -> None:
             "the rows of a RecordBatchReader come once, and after a conflict they would be needed again",
             "append it in a transaction: with lake.transaction() as tx: tx.table(…).append(reader)",
         )
-
-
-def _understood(where: str | Column | None, schema: Schema) -> tuple[Bound | None, str | Column | None]:
-    """A predicate that files can be left out by, or a condition that only Spark understands."""
-    if not isinstance(where, str):
-        return None, where
-    try:
-        return bind_text(where, schema), None
-    except UnreadablePredicateError:
-        return None, where
-
-
-def _selected(schema: Schema, columns: Sequence[str]) -> Schema:
-    names = texts("columns", columns)
-    for name in names:
-        find_column(schema, name)
-
-    def place(column: str) -> int:
-        return next(i for i, name in enumerate(names) if f"{name}.".startswith(f"{column}."))
-
-    chosen = schema.select(*names)
-    return Schema(*sorted(chosen.fields, key=lambda field: place(field.name)), schema_id=chosen.schema_id)
 
 
 def _partition_by_name(metadata: TableMetadata, file: DataFile) -> dict[str, Any]:

@@ -16,16 +16,27 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headgate.changes import Changes, TableChange
+from headgate.changes import Changes, TableChange, TableRead
 from headgate.commit.driver import Driver, Waiting
 from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
 from headgate.core.arguments import app_batch, public_properties, tag_name, text_by_name, texts
-from headgate.core.conflict import Conflict, find_conflicts
+from headgate.core.conflict import (
+    Conflict,
+    Incompatible,
+    Rebasable,
+    Retryable,
+    find_conflicts,
+    next_step,
+    refusal,
+    resolve,
+)
+from headgate.core.isolation import Isolation
 from headgate.core.lookup import found_table, found_tag
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds, read_ahead
 from headgate.core.secrets import without_secret_values, without_secrets
 from headgate.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError
+from headgate.evidence import FetchedEvidence
 from headgate.forks import renew_after_fork
 from headgate.host import Host
 from headgate.model.identifiers import TxId, Version
@@ -134,6 +145,7 @@ class Transaction:
         after_commit: AfterCommit,
         base: LakeState,
         effort: Effort = NOTHING_SPENT,
+        isolation: Isolation | None = None,
     ) -> None:
         self._log = log
         self._loader = loader
@@ -146,6 +158,8 @@ class Transaction:
         self._state = base
         self._unchecked: tuple[Record, ...] = ()
         self._changes = Changes()
+        self._isolation = isolation
+        self._evidence = FetchedEvidence(log.driver, loader)
         self._stage = Stage.OPEN
         self._offered: _Offer | None = None
         self._committed_tables: tuple[TableCommit, ...] = ()
@@ -504,10 +518,13 @@ class Transaction:
         return "1 attempt" if self._effort.attempts == 1 else f"{self._effort.attempts} attempts"
 
     def _refuse_conflicts(self) -> None:
-        conflicts = find_conflicts(self._changes.footprint(self._txid), self._unchecked)
-        if conflicts:
-            raise TransactionConflictError(conflict_text(conflicts), conflicts=conflicts)
-        self._unchecked = ()
+        ours = self._changes.footprint(self._txid, self._isolation)
+        conflicts = find_conflicts(ours, self._unchecked, self._evidence)
+        match resolve(conflicts):
+            case Rebasable(carries=()):
+                self._unchecked = ()
+            case _:
+                raise TransactionConflictError(conflict_text(conflicts), next_step(conflicts), conflicts)
 
     def _committed_by_a_twin(self) -> CommitResult | None:
         """If the process was forked with this transaction open, the other one may have committed it."""
@@ -576,6 +593,10 @@ class _Open:
         self.tx._require_open()
         self.tx._changes = self.tx._changes.with_table(change)
 
+    def note_read(self, read: TableRead) -> None:
+        self.tx._require_open()
+        self.tx._changes = self.tx._changes.with_read(read)
+
 
 class TransactionConflictError(ConflictError):
     """A `ConflictError` with the rules that refused."""
@@ -588,9 +609,9 @@ class TransactionConflictError(ConflictError):
         self.conflicts = conflicts
 
     @property
-    def rerun_helps(self) -> bool:
+    def outcome(self) -> Retryable | Incompatible:
         """Whether the same operation can succeed in a new transaction on the new head."""
-        return all(conflict.rerun_helps for conflict in self.conflicts)
+        return refusal(self.conflicts)
 
 
 def gave_up(error: TransactionConflictError, runs: int, effort: Effort) -> TransactionConflictError:
@@ -605,9 +626,4 @@ def gave_up(error: TransactionConflictError, runs: int, effort: Effort) -> Trans
 
 def conflict_text(conflicts: Sequence[Conflict]) -> str:
     """The conflicts in plain words, one line each."""
-    return "\n".join(
-        f"your change and version {conflict.other.version} (by {conflict.other.command.user} on "
-        f"{conflict.other.command.host}, transaction {conflict.other.txid}): {conflict.reason} "
-        f"[rule {conflict.rule}: {conflict.name}]"
-        for conflict in conflicts
-    )
+    return "\n".join(map(str, conflicts))

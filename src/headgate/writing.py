@@ -11,18 +11,24 @@ from uuid import UUID
 import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from headgate.changes import Changes, NewTable, TableChange
+from headgate.changes import Changes, NewTable, TableChange, TableRead
 from headgate.core.arguments import public_properties, texts
+from headgate.core.footprint import Read
 from headgate.core.lookup import found_table
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
+from headgate.iceberg.arrow_files import read_rows
+from headgate.iceberg.binding import bind_text
+from headgate.iceberg.bound import Always, Bound
 from headgate.iceberg.columns import require_sound
 from headgate.iceberg.ddl import parse_columns
 from headgate.iceberg.evolution import Evolution, Step, Subject
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table
 from headgate.iceberg.partitions import parse_partition_by, written_terms
+from headgate.iceberg.planning import PlannedFile, plan, planned
 from headgate.iceberg.rows import ArrowRows, BatchRows, IncomingRows
+from headgate.iceberg.selection import selection_of
 from headgate.iceberg.sorting import parse_sort_by
 from headgate.iceberg.target import Target
 from headgate.model.identifiers import TxId
@@ -30,11 +36,12 @@ from headgate.model.record import PropertyChange
 from headgate.model.state import LakeState
 from headgate.model.table import TableName
 from headgate.overwriting import Overwriting
-from headgate.preparation import table_location
+from headgate.preparation import table_location, virtual_path
+from headgate.reading import checked_limit, chosen_columns, isolation_of, understood
 from headgate.structure import Evolvable
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from headgate.commit.driver import Driver
 
@@ -63,6 +70,8 @@ class OpenTransaction(Protocol):
 
     def note(self, change: TableChange) -> None: ...
 
+    def note_read(self, read: TableRead) -> None: ...
+
 
 class TableWriter(Evolvable[None]):
     """A table inside a transaction. Rows are written with the structure that it has at that point."""
@@ -88,7 +97,8 @@ class TableWriter(Evolvable[None]):
         The batches of a reader are written as they come, so what it reads need not fit into memory.
         """
         change = self._change()
-        self._tx.note(replace(change, added=(*change.added, *self._incoming(change, rows).written())))
+        added = (*change.added, *self._incoming(change, rows).written())
+        self._note_rows(replace(change, added=added, verbs=change.verbs | {"append"}))
 
     def overwrite(self, rows: Rows, where: str | None = None) -> None:
         """Replaces all rows that the transaction sees, or exactly those that `where` selects.
@@ -96,14 +106,53 @@ class TableWriter(Evolvable[None]):
         Each of the new rows must be one that `where` selects. Files of which all rows go are not read.
         """
         overwriting = self._overwriting(rows)
-        self._tx.note(overwriting.all() if where is None else overwriting.some(where))
+        self._note_rows(overwriting.all() if where is None else overwriting.some(where))
 
     def overwrite_partitions(self, rows: Rows) -> None:
         """Replaces the partitions, by the table's present spec, that `rows` belong to; others stay.
 
         Rows of these partitions in files of older specs are replaced too: such files are written anew.
         """
-        self._tx.note(self._overwriting(rows).partitions())
+        self._note_rows(self._overwriting(rows).partitions())
+
+    def read_arrow(
+        self,
+        *,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> pa.Table:
+        """Rows as the transaction sees them: those of its base, with what it has changed itself.
+
+        They become part of what the commit depends on: whether it may be committed after others changed them
+        is up to the isolation of the table, or of the transaction.
+        """
+        at_most = checked_limit(limit)
+        schema = self.schema
+        only = None if where is None else bind_text(where, schema)
+        wanted = chosen_columns(schema, columns)
+        tx = self._tx
+        return read_rows(tx.driver, tx.loader(), self._read_files(only), wanted, only, at_most)
+
+    def read(
+        self,
+        spark: SparkSession,
+        *,
+        where: str | Column | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> DataFrame:
+        """The same rows as a Spark DataFrame. Only a `where` that Headgate understands narrows what counts.
+
+        It shows what the transaction saw at this point, whenever Spark reads the files.
+        """
+        from headgate.spark.read import Scan
+
+        schema = self.schema
+        only, condition = understood(where, schema)
+        wanted = chosen_columns(schema, columns)
+        metadata = self._metadata(self._change())
+        scan = Scan(self._tx.driver, self._read_files(only), metadata, wanted, only, condition)
+        return scan.frame(spark)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Sets table properties."""
@@ -129,6 +178,26 @@ class TableWriter(Evolvable[None]):
         if noted is not None and noted.dropped:
             raise NotFoundError(f"the table {self.name} was dropped in this transaction")
         return noted or TableChange(self.name, base=found_table(self._tx.base, self.name))
+
+    def _note_rows(self, change: TableChange) -> None:
+        """Notes a change of rows, with the virtual paths that it touches."""
+        metadata = self._metadata(change)
+        files = (*change.added, *change.deletes, *(change.replaced or {}).values())
+        paths = frozenset(virtual_path(change.name, file, metadata) for file in files)
+        self._tx.note(replace(change, paths=paths))
+
+    def _read_files(self, only: Bound | None) -> tuple[PlannedFile, ...]:
+        """The files that can hold rows that are read, and a note that they are."""
+        change = self._change()
+        metadata = self._metadata(change)
+        own = planned(change.added, metadata, only or Always(True), change.deletes).files
+        if change.base is None:
+            return own
+        at_base = plan(self._tx.loader(), metadata, only, change.deletes).files
+        read = Read.of(selection_of(only, metadata), (found.file.path for found in at_base))
+        self._tx.note_read(TableRead(self.name, change.base, read, isolation_of(metadata)))
+        gone = change.replaced or {}
+        return tuple(found for found in (*at_base, *own) if found.file.path not in gone)
 
     def _overwriting(self, rows: Rows) -> Overwriting:
         change = self._change()

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from headgate.core.chain import follow
 from headgate.core.choice import choose, parse_strategy, verdicts
-from headgate.core.conflict import Footprint, find_conflicts
+from headgate.core.conflict import Incompatible, Retryable, find_conflicts, resolve
+from headgate.core.footprint import Footprint
 from headgate.core.retry import RetryPolicy, delay_seconds, read_ahead
 from headgate.core.windows import boundary_at_or_before
 from headgate.errors import CorruptLakeError, InvalidInputError, StorageError, UnsupportedError
@@ -102,19 +103,19 @@ def test_changes_of_the_same_property_conflict_and_of_others_do_not() -> None:
     ):
         (conflict,) = find_conflicts(ours, [a_record(lake_properties=change)])
         assert conflict.rule == 31
-        assert conflict.rerun_helps
+        assert resolve([conflict]) == Retryable((conflict,))
 
 
 def test_a_record_that_cancels_us_ends_it() -> None:
     (conflict,) = find_conflicts(Footprint(OURS, PropertyChange({"a": "1"})), [a_record(cancels=(OURS,))])
     assert conflict.rule == 36
-    assert not conflict.rerun_helps
+    assert resolve([conflict]) == Incompatible((conflict,))
 
 
 def test_a_committed_transaction_cannot_be_cancelled() -> None:
     ours = Footprint(OURS, PropertyChange(), cancels=frozenset({TxId("a" * 32)}))
     (conflict,) = find_conflicts(ours, [a_record()])
-    assert not conflict.rerun_helps
+    assert resolve([conflict]) == Incompatible((conflict,))
 
 
 def test_a_record_must_name_the_bytes_before_it() -> None:

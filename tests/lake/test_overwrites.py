@@ -13,9 +13,10 @@ from pyiceberg.transforms import BucketTransform
 
 import headgate as hg
 from headgate.changes import TableChange
-from headgate.core.conflict import Footprint, TableFootprint, find_conflicts
+from headgate.core.conflict import Retryable, find_conflicts
+from headgate.core.footprint import Footprint, TableFootprint
 from headgate.errors import ConflictError
-from headgate.model.footprint import MAX_PARTITIONS, MAX_REMOVED, FileFootprint, file_mark
+from headgate.model.footprint import MAX_FILES, MAX_PARTITIONS, FileFootprint, file_mark
 from headgate.model.json_object import JsonObject, encode
 from headgate.model.record import PropertyChange
 from headgate.model.table import TableAction, TableCommit, TableRef
@@ -174,6 +175,18 @@ def test_bounds_of_older_types_names_and_columns_still_tell() -> None:
 
 # --- conflicts ------------------------------------------------------------------------------------------
 
+
+class Nowhere:
+    """A selection of no row."""
+
+    def partition(self, spec_id: int, values: tuple[Any, ...]) -> bool:
+        return False
+
+    def file(self, file: object) -> bool:
+        return False
+
+
+NOWHERE = Nowhere()
 UUID = "11111111-1111-1111-1111-111111111111"
 Work = Callable[[Any], None]
 
@@ -205,7 +218,7 @@ def test_rule_27_overwrites_that_meet_conflict_and_others_do_not(isolation: str)
     with pytest.raises(TransactionConflictError, match="rule 27"):
         race(overwrite(ONE, 10), overwrite(ONE, 11), isolation)
     assert ids(race(overwrite(ONE, 10), overwrite(TWO, 11), isolation)) == [6, 7, 10, 11]
-    with pytest.raises(TransactionConflictError, match="both remove the same files"):
+    with pytest.raises(TransactionConflictError, match="both changed rows of the same files: …/"):
         race(
             lambda t: t.overwrite(rows(), where="id = 1"),
             lambda t: t.overwrite(rows(), where="id = 2"),
@@ -213,7 +226,7 @@ def test_rule_27_overwrites_that_meet_conflict_and_others_do_not(isolation: str)
         )
     # Where there was nothing yet: no file in common, but rows that the later one should have replaced.
     fourth = dt.date(2026, 11, 4)
-    with pytest.raises(TransactionConflictError, match="that this overwrite is about"):
+    with pytest.raises(TransactionConflictError, match="it added rows where you overwrite: …/"):
         race(overwrite(fourth, 10), overwrite(fourth, 11), isolation)
     with pytest.raises(TransactionConflictError, match="rule 27"):
         race(overwrite(ONE, 10), lambda t: t.overwrite_partitions(rows((11, ONE))), isolation)
@@ -254,7 +267,7 @@ def test_an_overwrite_by_itself_is_run_again() -> None:
     table.overwrite(rows((11, ONE)), where="day = '2026-11-01'")
     with pytest.raises(TransactionConflictError) as caught:
         stale.commit()
-    assert caught.value.rerun_helps
+    assert isinstance(caught.value.outcome, Retryable)
 
 
 def test_a_file_that_is_gone_is_never_removed_again() -> None:
@@ -263,7 +276,7 @@ def test_a_file_that_is_gone_is_never_removed_again() -> None:
     stale = table.plan().files[0].file
     table.overwrite(rows())
     base = lake._table_ref("sales.orders", None)
-    change = TableChange("sales.orders", base=base, replaced={stale.path: stale}, selects=lambda *_: False)
+    change = TableChange("sales.orders", base=base, replaced={stale.path: stale}, overwrites=(NOWHERE,))
     tx = lake.transaction()
     tx._open().note(change)
     with pytest.raises(ConflictError, match="1 files to be removed are gone already"):
@@ -274,11 +287,11 @@ def test_footprints_are_bounded_and_what_is_left_out_counts_as_everything() -> N
     small = FileFootprint.of([(0, (1, None)), (1, (b"\xff", 1.5))], ["file://x"])
     again = FileFootprint.from_json(JsonObject.parse(encode(small.to_json()), "here"))
     assert again == small
-    large = FileFootprint.of([(0, (n,)) for n in range(MAX_PARTITIONS + 1)], map(str, range(MAX_REMOVED + 1)))
+    large = FileFootprint.of([(0, (n,)) for n in range(MAX_PARTITIONS + 1)], map(str, range(MAX_FILES + 1)))
     again = FileFootprint.from_json(JsonObject.parse(encode(large.to_json()), "here"))
-    assert again == large == FileFootprint(None, None)
+    assert again == large == FileFootprint(None, None, frozenset())
     ref = TableRef(UUID, "t", "m")
-    mine = TableFootprint("a.b", UUID, selects=lambda *_: False, removed=frozenset({file_mark("x")}))
+    mine = TableFootprint("a.b", UUID, overwrites=(NOWHERE,), removed=frozenset({file_mark("x")}))
     ours = Footprint(a_record().txid, PropertyChange(), tables=(mine,))
     theirs = TableCommit(
         "a.b", TableAction.CHANGE, ref, snapshot_id=1, operation="overwrite", footprint=large

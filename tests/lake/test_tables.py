@@ -104,7 +104,7 @@ def test_two_overwrites_conflict_and_two_appends_do_not(lake: hg.Lake) -> None:
     for number, tx in enumerate((one, two)):
         tx.table("sales.orders").overwrite(rows(number * 100, 1))
     one.commit()
-    with pytest.raises(TransactionConflictError, match=r"both replace all rows of sales.orders \[rule 27"):
+    with pytest.raises(TransactionConflictError, match=r"your overwrite .* both replaced all rows \[rule 27"):
         two.commit()
     three, four = lake.transaction(), lake.transaction()
     for number, tx in enumerate((three, four)):
@@ -179,7 +179,7 @@ def test_a_table_that_was_dropped_and_made_again_is_another_table(lake: hg.Lake)
     tx.table("sales.orders").append(rows(0))
     lake.drop_table("sales.orders")
     lake.create_table("sales.orders", "other INT")
-    with pytest.raises(TransactionConflictError, match=r"dropped the table sales.orders"):
+    with pytest.raises(TransactionConflictError, match=r"sales.orders: .* it dropped the table"):
         tx.commit()
 
 
@@ -188,7 +188,7 @@ def test_two_writers_cannot_make_the_same_table(lake: hg.Lake) -> None:
     for tx in (one, two):
         tx.create_table("sales.orders", DDL)
     one.commit()
-    with pytest.raises(TransactionConflictError, match=r"both make the table sales.orders"):
+    with pytest.raises(TransactionConflictError, match=r"both made the table sales.orders"):
         two.commit()
     with pytest.raises(hg.AlreadyExistsError):
         lake.create_table("sales.orders", DDL)
@@ -204,7 +204,7 @@ def test_table_properties(lake: hg.Lake) -> None:
     stale = lake.transaction()
     stale.table("sales.orders").set_properties({"owner": "eve"})
     orders.set_properties({"owner": "dan"})
-    with pytest.raises(TransactionConflictError, match=r"both change the properties owner of sales.orders"):
+    with pytest.raises(TransactionConflictError, match=r"both changed the table properties owner"):
         stale.commit()
 
 

@@ -102,7 +102,7 @@ def test_two_writers_of_one_tag_conflict(lake: hg.Lake) -> None:
     other = lake.transaction()
     other.set_tag("bom", 1)
     first.commit()
-    with pytest.raises(hg.ConflictError, match="both change the tags eom"):
+    with pytest.raises(hg.ConflictError, match="both changed the tags eom"):
         second.commit()
     other.commit()
 

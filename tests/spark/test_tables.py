@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as sf
 
 import headgate as hg
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
@@ -220,3 +221,21 @@ def test_a_table_is_copied_into_another(lake: hg.Lake, spark: SparkSession) -> N
     target = lake.create_table("t.target", "b STRING, c DOUBLE, a BIGINT")
     target.append(source.read(spark))
     assert target.read(spark).collect() == [Row(b="x", c=None, a=1)]
+
+
+def test_a_transaction_reads_what_it_sees_and_depends_on_it(spark: SparkSession, lake: hg.Lake) -> None:
+    table = lake.create_table("a.b", "id BIGINT, part INT", partition_by=["part"])
+    table.append(spark.sql("SELECT id, CAST(id % 2 AS INT) AS part FROM range(10)"))
+    tx = lake.transaction(isolation="serializable")
+    inside = tx.table("a.b")
+    inside.append(spark.sql("SELECT 100L AS id, 0 AS part"))
+    even = inside.read(spark, where="part = 0", columns=["id"])
+    assert sorted(row.id for row in even.collect()) == [0, 2, 4, 6, 8, 100]
+    # Which rows a column selects is for Spark alone to tell, so it counts as reading all of them.
+    large = inside.read(spark, where=sf.col("id") > 50, columns=["id"])
+    assert [row.id for row in large.collect()] == [100]
+    inside.append(even.selectExpr("id + 1000 AS id", "0 AS part"))
+    table.append(spark.sql("SELECT 11L AS id, 1 AS part"))
+    with pytest.raises(hg.ConflictError, match=r"a.b: your read .*\[rule 5:"):
+        tx.commit()
+    assert table.read(spark).count() == 11

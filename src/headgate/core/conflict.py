@@ -1,244 +1,153 @@
 """Whether a transaction still holds on top of what was committed since it began.
 
-The rules are a table. Each looks at the transaction and at one committed record and answers with a reason
-or with None; the numbers are those of the conflict matrix in the design.
+Applies the matrix; what can be done about a conflict is a value: `Rebasable`, `Retryable` or `Incompatible`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from headgate.model.identifiers import TxId
-from headgate.model.record import PropertyChange, Record
-from headgate.model.table import TableAction, TableCommit
-
-
-class Isolation(Enum):
-    """How much of what others did meanwhile a change may overlook: the table property `isolation`."""
-
-    SNAPSHOT = "snapshot"
-    WRITE_SERIALIZABLE = "write-serializable"
-    SERIALIZABLE = "serializable"
-
-
-Selects: TypeAlias = Callable[[int, tuple[Any, ...]], bool]
-"""Whether a predicate can select rows of a partition, given the id of its spec and its values."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableFootprint:
-    """What a transaction does to one table. `uuid` is None for a table that it creates.
-
-    `selects` is given by an overwrite of some rows: which ones. `removed` are marks of the files it removes.
-    `structure` names the parts of the structure that it changes; `written_fields` are the ids of the columns
-    for which its new files have values.
-    """
-
-    name: str
-    uuid: str | None
-    takes_name: str | None = None
-    replaces_all: bool = False
-    property_names: frozenset[str] = frozenset()
-    selects: Selects | None = None
-    removed: frozenset[str] = frozenset()
-    isolation: Isolation = Isolation.WRITE_SERIALIZABLE
-    structure: frozenset[str] = frozenset()
-    written_fields: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Footprint:
-    """What a transaction read and changes, as far as the rules need to know."""
-
-    txid: TxId
-    properties: PropertyChange
-    tag_names: frozenset[str] = frozenset()
-    tables: tuple[TableFootprint, ...] = ()
-    strategy_change: bool = False
-    cancels: frozenset[TxId] = frozenset()
+from headgate.core.evidence import NO_EVIDENCE, Evidence
+from headgate.core.footprint import Footprint
+from headgate.core.isolation import Isolation
+from headgate.core.matrix import MATRIX, OnRecord, OnTable, Row, Verdict
+from headgate.core.meeting import Meeting
+from headgate.model.record import Record
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """One reason why a transaction cannot be committed.
+    """One reason why a transaction cannot be committed as it is.
 
-    `rerun_helps` says whether the same operation, run again on the new head by a fresh transaction, can
-    succeed.
+    `rule` is the number of the row, `table` the table that both touched, if it is about one; `verbs` is what
+    we did to it, `did` what the other one did. `reason` says in plain words what both have in common.
+    `give_up` is empty if running the operation again on the new head can succeed; else it says what to do
+    instead.
     """
 
     rule: int
     name: str
+    verdict: Verdict
     other: Record
     reason: str
-    rerun_helps: bool
+    table: str | None = None
+    verbs: frozenset[str] = frozenset()
+    did: str = "commit"
+    give_up: str = ""
+
+    def __str__(self) -> str:
+        other, mine = self.other, " and ".join(sorted(self.verbs)) or "change"
+        return (
+            f"{'' if self.table is None else f'{self.table}: '}your {mine} and version {other.version} "
+            f"({self.did} by {other.command.user} on {other.command.host}, transaction {other.txid}): "
+            f"{self.reason} [rule {self.rule}: {self.name}]"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A row of the matrix: `check` returns the reason in plain words, or None."""
+class Rebasable:
+    """The change holds: commit it on top. `carries` are rows whose positions must be carried over first."""
 
-    number: int
-    name: str
-    check: Callable[[Footprint, Record], str | None]
-    rerun_helps: bool = True
+    carries: tuple[Conflict, ...] = ()
 
 
-def _same_property(ours: Footprint, other: Record) -> str | None:
-    names = sorted(ours.properties.names() & other.lake_properties.names())
-    return f"both change the lake properties {', '.join(names)}" if names else None
+@dataclass(frozen=True, slots=True)
+class Retryable:
+    """The same operation, run again on the new head by a new transaction, can succeed."""
+
+    conflicts: tuple[Conflict, ...]
 
 
-def _same_tag(ours: Footprint, other: Record) -> str | None:
-    names = sorted(ours.tag_names & other.tags.names())
-    return f"both change the tags {', '.join(names)}" if names else None
+@dataclass(frozen=True, slots=True)
+class Incompatible:
+    """Running it again does not help: the caller must decide."""
+
+    conflicts: tuple[Conflict, ...]
 
 
-def _cancelled(ours: Footprint, other: Record) -> str | None:
-    return "it cancels this transaction" if ours.txid in other.cancels else None
+Outcome: TypeAlias = Rebasable | Retryable | Incompatible
 
 
-def _both_switch(ours: Footprint, other: Record) -> str | None:
-    return "both choose the commit strategy" if ours.strategy_change and other.kind == "switch" else None
+def find_conflicts(
+    ours: Footprint, candidates: Iterable[Record], evidence: Evidence = NO_EVIDENCE
+) -> tuple[Conflict, ...]:
+    """Every reason why `ours` cannot be committed on top of `candidates` as it is, oldest first.
 
-
-def _too_late_to_cancel(ours: Footprint, other: Record) -> str | None:
-    return "it is the transaction to be cancelled" if other.txid in ours.cancels else None
-
-
-def _pairs(ours: Footprint, other: Record) -> Iterator[tuple[TableFootprint, TableCommit]]:
-    """Our tables and theirs, where they are the same table."""
-    for mine in ours.tables:
-        yield from ((mine, theirs) for theirs in other.tables if theirs.table.uuid == mine.uuid)
-
-
-def _same_name(ours: Footprint, other: Record) -> str | None:
-    taken = {t.name for t in other.tables if t.action in (TableAction.CREATE, TableAction.RENAME)}
-    wanted = sorted({t.takes_name for t in ours.tables if t.takes_name is not None} & taken)
-    return f"both make the table {', '.join(wanted)}" if wanted else None
-
-
-def _table_gone(ours: Footprint, other: Record) -> str | None:
-    for mine, theirs in _pairs(ours, other):
-        if theirs.action is TableAction.DROP:
-            return f"it dropped the table {mine.name}"
-        if theirs.action is TableAction.RENAME:
-            return f"it renamed the table {mine.name} to {theirs.name}"
-    return None
-
-
-def _both_replace(ours: Footprint, other: Record) -> str | None:
-    for mine, theirs in _pairs(ours, other):
-        if mine.replaces_all and theirs.replaces_all:
-            return f"both replace all rows of {mine.name}"
-    return None
-
-
-def _replaced_before(ours: Footprint, other: Record) -> str | None:
-    for mine, theirs in _pairs(ours, other):
-        if mine.selects is not None and theirs.replaces_all:
-            return f"it replaced all rows of {mine.name}"
-    return None
-
-
-def _same_files(ours: Footprint, other: Record) -> str | None:
-    for mine, theirs in _pairs(ours, other):
-        if theirs.operation != "overwrite" or theirs.replaces_all or not mine.removed:
-            continue
-        gone = None if theirs.footprint is None else theirs.footprint.removed
-        if gone is None:
-            return f"both remove files of {mine.name}, and it removed too many to name"
-        if mine.removed & gone:
-            return f"both remove the same files of {mine.name} ({len(mine.removed & gone)} of them)"
-    return None
-
-
-def _rows_inside(ours: Footprint, other: Record) -> str | None:
-    for mine, theirs in _pairs(ours, other):
-        if theirs.operation == "overwrite" and not theirs.replaces_all and _adds_inside(mine, theirs):
-            return f"it replaced rows of {mine.name} that this overwrite is about"
-    return None
-
-
-def _append_inside(ours: Footprint, other: Record) -> str | None:
-    for mine, theirs in _pairs(ours, other):
-        serial = mine.isolation is Isolation.SERIALIZABLE
-        if serial and theirs.operation == "append" and _adds_inside(mine, theirs):
-            return f"it added rows of {mine.name} that this overwrite is about"
-    return None
-
-
-def _append_to_all(ours: Footprint, other: Record) -> str | None:
-    for mine, theirs in _pairs(ours, other):
-        serial = mine.isolation is Isolation.SERIALIZABLE
-        if serial and mine.replaces_all and theirs.snapshot_id is not None:
-            return f"it added rows of {mine.name}, all of which this replaces"
-    return None
-
-
-def _adds_inside(mine: TableFootprint, theirs: TableCommit) -> bool:
-    """Whether they can have added rows that our overwrite selects."""
-    if mine.selects is None or theirs.snapshot_id is None:
-        return False
-    added = None if theirs.footprint is None else theirs.footprint.added
-    return added is None or any(mine.selects(spec_id, partition) for spec_id, partition in added)
-
-
-def _same_table_property(ours: Footprint, other: Record) -> str | None:
-    for mine, theirs in _pairs(ours, other):
-        names = sorted(mine.property_names & theirs.property_names)
-        if names:
-            return f"both change the properties {', '.join(names)} of {mine.name}"
-    return None
-
-
-def _written_column_dropped(ours: Footprint, other: Record) -> str | None:
-    for mine, theirs in _pairs(ours, other):
-        lost = sorted(mine.written_fields & theirs.dropped_fields)
-        if lost:
-            ids = ", ".join(str(field_id) for field_id in lost)
-            return f"it dropped columns of {mine.name} that your rows have values for (field ids {ids})"
-    return None
-
-
-def _both_change_structure(ours: Footprint, other: Record) -> str | None:
-    for mine, theirs in _pairs(ours, other):
-        if mine.structure and theirs.structure:
-            parts = ", ".join(sorted(theirs.structure))
-            return f"both change the structure of {mine.name}; it changed: {parts}"
-    return None
-
-
-MATRIX: tuple[Rule, ...] = (
-    Rule(3, "rows against a dropped column", _written_column_dropped),
-    Rule(14, "overwrite of some rows against overwrite of all", _replaced_before),
-    Rule(25, "overwrite of some rows against append, serializable", _append_inside),
-    Rule(27, "overwrite against overwrite", _both_replace),
-    Rule(27, "overwrite against overwrite, same files", _same_files),
-    Rule(27, "overwrite against overwrite, same rows", _rows_inside),
-    Rule(28, "overwrite of all rows against append, serializable", _append_to_all),
-    Rule(29, "structure change against structure change", _both_change_structure),
-    Rule(31, "property change against property change", _same_property),
-    Rule(31, "table property change against table property change", _same_table_property),
-    Rule(31, "tag against tag", _same_tag),
-    Rule(31, "strategy change against strategy change", _both_switch),
-    Rule(36, "cancelled by a record", _cancelled, rerun_helps=False),
-    Rule(36, "cancelling a committed transaction", _too_late_to_cancel, rerun_helps=False),
-    Rule(40, "create against create", _same_name, rerun_helps=False),
-    Rule(41, "table dropped or renamed", _table_gone, rerun_helps=False),
-)
-
-
-def find_conflicts(ours: Footprint, candidates: Iterable[Record]) -> tuple[Conflict, ...]:
-    """Every reason why `ours` cannot be committed on top of `candidates`, oldest first.
-
-    An empty result is permission to rebase.
+    An empty result is permission to rebase. Each table is judged by its own isolation, and nothing is fetched
+    for a row that allows everything there.
     """
-    return tuple(
-        Conflict(rule.number, rule.name, other, reason, rule.rerun_helps)
-        for other in candidates
-        for rule in MATRIX
-        if (reason := rule.check(ours, other)) is not None
+    return tuple(conflict for other in candidates for conflict in _with(ours, other, evidence))
+
+
+def _with(ours: Footprint, other: Record, evidence: Evidence) -> Iterator[Conflict]:
+    meetings = [
+        Meeting(mine, theirs, other, evidence)
+        for mine in ours.tables
+        for theirs in other.tables
+        if theirs.table.uuid == mine.uuid
+    ]
+    for row in MATRIX:
+        yield from _in_row(row, ours, other, meetings)
+
+
+def _in_row(row: Row, ours: Footprint, other: Record, meetings: Sequence[Meeting]) -> Iterator[Conflict]:
+    for rule in row.rules:
+        match rule:
+            case OnRecord(meets):
+                # Verdicts of such rows are the same at every isolation: a lake has none.
+                reason = meets(ours, other)
+                if reason is not None:
+                    verdict = row.verdicts.at(Isolation.SNAPSHOT)
+                    yield Conflict(row.number, row.name, verdict, other, reason, give_up=row.give_up)
+            case OnTable():
+                for meeting in meetings:
+                    yield from _at_table(row, rule, meeting)
+            case _:
+                continue
+
+
+def _at_table(row: Row, rule: OnTable, at: Meeting) -> Iterator[Conflict]:
+    verdict = row.verdicts.at(at.mine.isolation)
+    if verdict is Verdict.OK:
+        return
+    reason = rule.meets(at)
+    if reason is not None:
+        yield Conflict(
+            rule=row.number,
+            name=row.name,
+            verdict=verdict,
+            other=at.other,
+            reason=reason,
+            table=at.mine.name,
+            verbs=at.mine.verbs,
+            did=at.did,
+            give_up=row.give_up,
+        )
+
+
+def resolve(conflicts: Sequence[Conflict]) -> Outcome:
+    """What can be done about conflicts: those that `find_conflicts` found."""
+    if all(conflict.verdict is Verdict.CARRY for conflict in conflicts):
+        return Rebasable(tuple(conflicts))
+    return refusal(conflicts)
+
+
+def refusal(conflicts: Sequence[Conflict]) -> Retryable | Incompatible:
+    """What a caller can do who is refused because of them."""
+    give_up = any(conflict.give_up for conflict in conflicts)
+    return Incompatible(tuple(conflicts)) if give_up else Retryable(tuple(conflicts))
+
+
+def next_step(conflicts: Sequence[Conflict]) -> str:
+    """What a caller does about them."""
+    decisive = next((conflict.give_up for conflict in conflicts if conflict.give_up), None)
+    if decisive is not None:
+        return decisive
+    verb = next((verb for conflict in conflicts for verb in sorted(conflict.verbs)), "work")
+    version = max(conflict.other.version for conflict in conflicts)
+    return (
+        f"run the {verb} again in a new transaction, on version {version} or later; an operation outside of "
+        "a transaction does so by itself"
     )

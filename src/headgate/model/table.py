@@ -92,7 +92,9 @@ class TableCommit:
     file that the table had was removed. `property_names` are the table properties that were set or removed.
     `footprint` says which files; None if there is none, or if it was written before footprints were.
     `structure` names the parts of the structure that were changed (values of `StructurePart`, or what a newer
-    release calls its own), `dropped_fields` the ids of the columns that went, at every depth.
+    release calls its own), `dropped_fields` the ids of the columns that went, at every depth. `verbs` are
+    what the caller did to its rows, in the words of the interface (`append`, `overwrite`, `delete`, …); empty
+    if nothing, or if it was written before verbs were.
     """
 
     name: str
@@ -106,6 +108,7 @@ class TableCommit:
     footprint: FileFootprint | None = None
     structure: frozenset[str] = frozenset()
     dropped_fields: frozenset[int] = frozenset()
+    verbs: frozenset[str] = frozenset()
     unknown: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
@@ -130,6 +133,8 @@ class TableCommit:
             fields["structure"] = [*sorted(self.structure)]
         if self.dropped_fields:
             fields["dropped_fields"] = [*sorted(self.dropped_fields)]
+        if self.verbs:
+            fields["verbs"] = [*sorted(self.verbs)]
         return fields
 
     @classmethod
@@ -150,6 +155,7 @@ class TableCommit:
             footprint=None if footprint is None else FileFootprint.from_json(footprint),
             structure=frozenset(source.texts("structure")),
             dropped_fields=frozenset(source.numbers("dropped_fields")),
+            verbs=frozenset(source.texts("verbs")),
             unknown=source.unknown(*_KNOWN_FIELDS),
         )
 
@@ -168,6 +174,7 @@ _KNOWN_FIELDS = (
     "footprint",
     "structure",
     "dropped_fields",
+    "verbs",
 )
 
 

@@ -1,0 +1,407 @@
+"""The conflict matrix: what it is worth when a transaction meets one that was committed since it began.
+
+A is the transaction that is about to commit, B the other one. Each row says what A does, what B did, when the
+two meet in this row, and the verdict at each isolation; where they do not meet, the row has nothing to say.
+`docs/conflicts.md` is made from this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from headgate.core import rules
+from headgate.core.footprint import Footprint
+from headgate.core.isolation import Isolation
+from headgate.core.meeting import Meeting
+from headgate.model.record import Record
+
+
+class Verdict(Enum):
+    """What meeting is worth; the value is what the page shows."""
+
+    OK = "OK"
+    """A commits on top of B."""
+    EARLIER = "the earlier result"
+    """A returns what was committed before, and writes nothing."""
+    CANCELS = "OK, cancels the plan"
+    """A commits, and its record cancels B."""
+    AS_B = "as if B"
+    """The rows above decide, as for any other B."""
+    CARRY = "carry, else FAIL"
+    """A commits if the positions of rows can be carried to the files where the rows are now."""
+    FAIL = "FAIL"
+    """A does not commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """The verdict at each isolation."""
+
+    snapshot: Verdict
+    write_serializable: Verdict
+    serializable: Verdict
+
+    def at(self, isolation: Isolation) -> Verdict:
+        return {
+            Isolation.SNAPSHOT: self.snapshot,
+            Isolation.WRITE_SERIALIZABLE: self.write_serializable,
+            Isolation.SERIALIZABLE: self.serializable,
+        }[isolation]
+
+
+def _always(verdict: Verdict) -> Verdicts:
+    return Verdicts(verdict, verdict, verdict)
+
+
+NEVER_A_CONFLICT = _always(Verdict.OK)
+ALWAYS_FAILS = _always(Verdict.FAIL)
+FROM_SERIALIZABLE = Verdicts(Verdict.OK, Verdict.OK, Verdict.FAIL)
+FROM_WRITE_SERIALIZABLE = Verdicts(Verdict.OK, Verdict.FAIL, Verdict.FAIL)
+
+
+@dataclass(frozen=True, slots=True)
+class OnTable:
+    """Asked for each table that both touched."""
+
+    meets: Callable[[Meeting], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class OnRecord:
+    """Asked for the two transactions as a whole."""
+
+    meets: Callable[[Footprint, Record], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Seen to before the rules are asked: `place` says where."""
+
+    place: str
+
+
+Rule: TypeAlias = OnTable | OnRecord | Elsewhere
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of the matrix.
+
+    `mine` is what A does, `theirs` what B did, `when` the condition. `rules` find whether they meet; rows
+    whose verdict is always OK need none. `otherwise` is what holds if the condition does not, where that is
+    more than "no conflict". `give_up`: running A again does not help; it says what to do instead.
+    """
+
+    number: int
+    mine: str
+    theirs: str
+    when: str
+    verdicts: Verdicts
+    rules: tuple[Rule, ...] = ()
+    otherwise: str = ""
+    give_up: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.mine} against {self.theirs}"
+
+
+MATRIX: tuple[Row, ...] = (
+    Row(
+        1,
+        "append",
+        "append, update, delete, merge, compaction, overwrite of all rows",
+        "any",
+        NEVER_A_CONFLICT,
+    ),
+    Row(2, "append", "change of the structure", "the new files still fit", NEVER_A_CONFLICT),
+    Row(
+        3,
+        "append",
+        "change of the structure",
+        "the new files have values for a column that was dropped",
+        ALWAYS_FAILS,
+        (OnTable(rules.written_column_dropped),),
+    ),
+    Row(
+        4,
+        "batch of an application",
+        "batch of the same application",
+        "its number is not below that of A",
+        _always(Verdict.EARLIER),
+        (Elsewhere("`Transaction.committed_before`"),),
+    ),
+    Row(
+        5,
+        "insert from a query",
+        "append to the table that was read",
+        "B added rows that the query selects",
+        FROM_SERIALIZABLE,
+        (OnTable(rules.query_and_append),),
+    ),
+    Row(
+        6,
+        "insert from a query",
+        "update, delete, merge, overwrite of the table that was read",
+        "B added rows that the query selects, or changed files that it read",
+        FROM_WRITE_SERIALIZABLE,
+        (OnTable(rules.query_and_change),),
+    ),
+    Row(7, "any reader of files", "compaction of those files", "no row is changed", NEVER_A_CONFLICT),
+    Row(
+        8,
+        "update, delete, merge",
+        "append",
+        "B added rows that A's predicate selects",
+        FROM_SERIALIZABLE,
+        (OnTable(rules.change_and_append),),
+    ),
+    Row(
+        9,
+        "copy-on-write change",
+        "copy-on-write change",
+        "the same file",
+        ALWAYS_FAILS,
+        (OnTable(rules.same_file_replaced),),
+    ),
+    Row(
+        10,
+        "update, delete, merge",
+        "update, delete, merge, overwrite",
+        "B added rows that A's predicate selects",
+        FROM_WRITE_SERIALIZABLE,
+        (OnTable(rules.change_and_matching_change),),
+    ),
+    Row(
+        11,
+        "update, delete, merge",
+        "update, delete, merge, overwrite",
+        "partitions or column bounds are disjoint",
+        NEVER_A_CONFLICT,
+    ),
+    Row(
+        12,
+        "update, delete, merge",
+        "update, delete, merge, overwrite",
+        "B removed a file that A read and does not change",
+        FROM_WRITE_SERIALIZABLE,
+        (OnTable(rules.change_and_removal),),
+    ),
+    Row(
+        13,
+        "copy-on-write change of F (or row change on F)",
+        "compaction of F or row change on F (or copy-on-write change of F)",
+        "the same file",
+        ALWAYS_FAILS,
+        (OnTable(rules.replaced_file_and_its_rows),),
+    ),
+    Row(
+        14,
+        "update, delete, merge, overwrite of some rows",
+        "overwrite of all rows, restore",
+        "the same table",
+        ALWAYS_FAILS,
+        (OnTable(rules.change_and_replacement),),
+    ),
+    Row(15, "row delete", "row delete", "the same file, different rows", NEVER_A_CONFLICT),
+    Row(
+        16,
+        "row delete",
+        "row delete",
+        "the same rows",
+        FROM_SERIALIZABLE,
+        (OnTable(rules.both_delete_rows),),
+    ),
+    Row(
+        17,
+        "row update",
+        "row delete or row update",
+        "the same row",
+        ALWAYS_FAILS,
+        (OnTable(rules.updated_row_is_changed),),
+    ),
+    Row(
+        18,
+        "row delete",
+        "row update",
+        "the same row",
+        ALWAYS_FAILS,
+        (OnTable(rules.deleted_row_is_updated),),
+    ),
+    Row(
+        19,
+        "row delete or row update on F",
+        "compaction of F",
+        "the same file",
+        _always(Verdict.CARRY),
+        (OnTable(rules.changed_rows_are_moved),),
+    ),
+    Row(20, "row delete on F", "removal of F with all its rows", "the same file", NEVER_A_CONFLICT),
+    Row(
+        21,
+        "row update on F",
+        "removal of F with all its rows",
+        "the same file",
+        ALWAYS_FAILS,
+        (OnTable(rules.updated_file_is_gone),),
+    ),
+    Row(22, "compaction", "append", "any", NEVER_A_CONFLICT),
+    Row(
+        23,
+        "compaction of F",
+        "copy-on-write change, overwrite, compaction of F",
+        "the same file",
+        ALWAYS_FAILS,
+        (OnTable(rules.compacted_file_is_replaced),),
+    ),
+    Row(
+        24,
+        "compaction of F",
+        "row delete or row update on F",
+        "the same file",
+        _always(Verdict.CARRY),
+        (OnTable(rules.compacted_file_lost_rows),),
+    ),
+    Row(
+        25,
+        "overwrite where p",
+        "append",
+        "B added rows that p selects",
+        FROM_SERIALIZABLE,
+        (OnTable(rules.overwrite_and_append),),
+    ),
+    Row(
+        26,
+        "overwrite where p, overwrite of all rows",
+        "update, delete, merge",
+        "B changed rows that p selects",
+        ALWAYS_FAILS,
+        (OnTable(rules.overwrite_and_change),),
+    ),
+    Row(
+        27,
+        "overwrite where p, overwrite of all rows",
+        "overwrite where q, overwrite of all rows",
+        "p and q meet",
+        ALWAYS_FAILS,
+        (OnTable(rules.overwrite_and_overwrite),),
+    ),
+    Row(
+        28,
+        "overwrite of all rows",
+        "append",
+        "any",
+        FROM_SERIALIZABLE,
+        (OnTable(rules.replacement_and_append),),
+    ),
+    Row(
+        29,
+        "change of the structure",
+        "change of the structure",
+        "any",
+        ALWAYS_FAILS,
+        (OnTable(rules.both_change_structure),),
+    ),
+    Row(
+        30,
+        "required column, narrower type",
+        "any change of rows",
+        "any",
+        ALWAYS_FAILS,
+        (OnTable(rules.tightened_over_rows),),
+    ),
+    Row(
+        31,
+        "change of properties, tags or the strategy",
+        "change of properties, tags or the strategy",
+        "the same name",
+        ALWAYS_FAILS,
+        (
+            OnRecord(rules.same_lake_property),
+            OnTable(rules.same_table_property),
+            OnRecord(rules.same_tag),
+            OnRecord(rules.same_strategy),
+        ),
+    ),
+    Row(
+        32,
+        "change of rows",
+        "pending clustering of the same files",
+        "updates are not allowed",
+        ALWAYS_FAILS,
+        (Elsewhere("the plans of the lake's state"),),
+        otherwise=Verdict.CANCELS.value,
+    ),
+    Row(
+        33,
+        "change of rows",
+        "pending compaction of the same files",
+        "strict",
+        ALWAYS_FAILS,
+        (Elsewhere("the plans of the lake's state"),),
+        otherwise="OK, the compaction carries",
+    ),
+    Row(
+        34,
+        "clustering",
+        "running change of rows on the same paths",
+        "updates are allowed",
+        ALWAYS_FAILS,
+        (Elsewhere("the announcements of running transactions"),),
+    ),
+    Row(
+        35,
+        "any",
+        "was pending when A began, and completed before A commits",
+        "the two overlap",
+        _always(Verdict.AS_B),
+        (Elsewhere("the candidates"),),
+    ),
+    Row(
+        36,
+        "any",
+        "record that cancels A (or A cancels B, which is committed)",
+        "the same transaction",
+        ALWAYS_FAILS,
+        (OnRecord(rules.cancelled), OnRecord(rules.too_late_to_cancel)),
+        give_up="do the work in a new transaction, if it is still wanted",
+    ),
+    Row(
+        37,
+        "upsert by key",
+        "upsert by key",
+        "the same partition and bucket, and key bounds that meet",
+        ALWAYS_FAILS,
+        (OnTable(rules.same_keys),),
+    ),
+    Row(38, "upsert by key", "upsert by key", "another bucket, or disjoint key bounds", NEVER_A_CONFLICT),
+    Row(
+        39,
+        "retry after an unknown outcome",
+        "A itself",
+        "the same transaction",
+        _always(Verdict.EARLIER),
+        (Elsewhere("`Transaction.commit`"),),
+    ),
+    Row(
+        40,
+        "new table t",
+        "new table t",
+        "the same name",
+        ALWAYS_FAILS,
+        (OnRecord(rules.same_name),),
+        give_up="choose another name, or use the table that is there now",
+    ),
+    Row(
+        41,
+        "anything on t",
+        "t was dropped, renamed, or replaced by another table",
+        "the same table",
+        ALWAYS_FAILS,
+        (OnTable(rules.table_gone),),
+        give_up="look at what became of the table, then begin again",
+    ),
+)

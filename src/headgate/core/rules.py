@@ -1,0 +1,259 @@
+"""The rules behind the rows of the conflict matrix: each finds where two transactions meet.
+
+A rule answers with the reason in plain words, or with None if they do not meet. What meeting is worth is not
+its concern: that is the verdict of the row. In the words, "it" is the other transaction.
+"""
+
+from __future__ import annotations
+
+from headgate.core.footprint import Footprint
+from headgate.core.meeting import Meeting
+from headgate.model.record import Record
+from headgate.model.table import TableAction
+
+# --- rows that were read -----------------------------------------------------------------------------------
+
+
+def query_and_append(at: Meeting) -> str | None:
+    """Row 5."""
+    if not at.appended:
+        return None
+    return _added_rows(at.added_inside(read.selection for read in at.mine.reads), "you read")
+
+
+def query_and_change(at: Meeting) -> str | None:
+    """Row 6. An overwrite is a change as well: what was read is no longer so."""
+    if not at.changed:
+        return None
+    files = at.files
+    read = at.read_of(at.mine.reads, files.removed, files.rewritten, files.deleted, files.updated)
+    if read is not None:
+        return f"it changed rows in files that you read: {read}"
+    return _added_rows(at.added_inside(read.selection for read in at.mine.reads), "you read")
+
+
+def change_and_append(at: Meeting) -> str | None:
+    """Row 8."""
+    return _added_rows(_added_where_sought(at), "you change") if at.appended else None
+
+
+def change_and_matching_change(at: Meeting) -> str | None:
+    """Row 10."""
+    return _added_rows(_added_where_sought(at), "you change") if at.changed else None
+
+
+def change_and_removal(at: Meeting) -> str | None:
+    """Row 12. Files that we change ourselves are the matter of other rows."""
+    if not at.changed or at.replaced_all:
+        return None
+    own = at.mine.replaced | at.mine.row_files
+    read = at.read_of(at.mine.sought, at.files.removed, at.files.rewritten, except_for=own)
+    return None if read is None else f"it removed files that you read: {read}"
+
+
+def _added_where_sought(at: Meeting) -> str | None:
+    return at.added_inside(read.selection for read in at.mine.sought)
+
+
+def _added_rows(files: str | None, doing: str) -> str | None:
+    return None if files is None else f"it added rows where {doing}: {files}"
+
+
+# --- files that were changed -------------------------------------------------------------------------------
+
+
+def same_file_replaced(at: Meeting) -> str | None:
+    """Row 9."""
+    if not at.changed or at.mine.overwritten:
+        return None
+    files = at.named(at.mine.replaced, at.files.removed, at.files.rewritten)
+    return None if files is None else f"both replaced {files}"
+
+
+def replaced_file_and_its_rows(at: Meeting) -> str | None:
+    """Row 13, both ways round: rows of a file are named by position, and the file is written anew."""
+    moved = at.named(at.mine.replaced, at.files.compacted)
+    if moved is not None:
+        return f"it compacted files that you replace: {moved}"
+    rewritten = at.named(at.mine.row_files, at.files.rewritten)
+    if rewritten is not None:
+        return f"it wrote files anew in which you change rows: {rewritten}"
+    changed = None if at.mine.overwritten else at.named(at.mine.replaced, at.files.deleted, at.files.updated)
+    return None if changed is None else f"it changed rows of files that you replace: {changed}"
+
+
+def change_and_replacement(at: Meeting) -> str | None:
+    """Row 14."""
+    if at.replaced_all and at.mine.changes_rows and not at.mine.replaces_all:
+        return "it replaced all rows"
+    return None
+
+
+def both_delete_rows(at: Meeting) -> str | None:
+    """Row 16."""
+    rows = at.same_rows(at.mine.deleted, deleted=True, updated=False)
+    return None if rows is None else f"both deleted {rows}"
+
+
+def updated_row_is_changed(at: Meeting) -> str | None:
+    """Row 17."""
+    rows = at.same_rows(at.mine.updated, deleted=True, updated=True)
+    return None if rows is None else f"both changed {rows}"
+
+
+def deleted_row_is_updated(at: Meeting) -> str | None:
+    """Row 18: without it, the updated row would survive its delete."""
+    rows = at.same_rows(at.mine.deleted, deleted=False, updated=True)
+    return None if rows is None else f"it updated rows that you delete: {rows}"
+
+
+def changed_rows_are_moved(at: Meeting) -> str | None:
+    """Row 19."""
+    files = at.named(at.mine.row_files, at.files.compacted)
+    return None if files is None else f"it compacted files in which you change rows: {files}"
+
+
+def updated_file_is_gone(at: Meeting) -> str | None:
+    """Row 21."""
+    files = at.named(at.mine.updated, at.files.removed)
+    return None if files is None else f"it removed files in which you update rows: {files}"
+
+
+# --- compaction --------------------------------------------------------------------------------------------
+
+
+def compacted_file_is_replaced(at: Meeting) -> str | None:
+    """Row 23."""
+    theirs = at.files
+    files = at.named(at.mine.compacted, theirs.removed, theirs.rewritten, theirs.compacted)
+    return None if files is None else f"it replaced files that you compact: {files}"
+
+
+def compacted_file_lost_rows(at: Meeting) -> str | None:
+    """Row 24."""
+    files = at.named(at.mine.compacted, at.files.deleted, at.files.updated)
+    return None if files is None else f"it changed rows of files that you compact: {files}"
+
+
+# --- overwrites --------------------------------------------------------------------------------------------
+
+
+def overwrite_and_append(at: Meeting) -> str | None:
+    """Row 25."""
+    if not at.appended or at.mine.replaces_all:
+        return None
+    return _added_rows(at.added_inside(at.mine.overwrites), "you overwrite")
+
+
+def overwrite_and_change(at: Meeting) -> str | None:
+    """Row 26."""
+    return _inside_overwritten(at) if at.changed_otherwise and not at.replaced_all else None
+
+
+def overwrite_and_overwrite(at: Meeting) -> str | None:
+    """Row 27. Replacing all rows before us is the matter of row 14, unless we do so too."""
+    if at.replaced_all:
+        return "both replaced all rows" if at.mine.replaces_all else None
+    return _inside_overwritten(at) if at.overwrote else None
+
+
+def replacement_and_append(at: Meeting) -> str | None:
+    """Row 28."""
+    return "it added rows, and you replace all of them" if at.mine.replaces_all and at.appended else None
+
+
+def _inside_overwritten(at: Meeting) -> str | None:
+    overwritten, theirs = at.mine.overwritten, at.files
+    if not overwritten:
+        return None
+    files = at.named(at.mine.replaced, theirs.removed, theirs.rewritten, theirs.deleted, theirs.updated)
+    if files is not None:
+        return f"both changed rows of the same files: {files}"
+    return _added_rows(at.added_inside(overwritten), "you overwrite")
+
+
+# --- keys --------------------------------------------------------------------------------------------------
+
+
+def same_keys(at: Meeting) -> str | None:
+    """Row 37."""
+    keys = at.same_keys()
+    return None if keys is None else f"both upserted {keys}"
+
+
+# --- structure and properties ------------------------------------------------------------------------------
+
+
+def written_column_dropped(at: Meeting) -> str | None:
+    """Row 3."""
+    lost = sorted(at.mine.written_fields & at.theirs.dropped_fields)
+    ids = ", ".join(map(str, lost))
+    return f"it dropped columns that your rows have values for (field ids {ids})" if lost else None
+
+
+def both_change_structure(at: Meeting) -> str | None:
+    """Row 29."""
+    if not at.mine.structure or not at.theirs.structure:
+        return None
+    return f"both changed the structure; it changed: {', '.join(sorted(at.theirs.structure))}"
+
+
+def tightened_over_rows(at: Meeting) -> str | None:
+    """Row 30."""
+    if not at.mine.tightens or not (at.appended or at.changed):
+        return None
+    return "it changed rows, which the columns as you make them may not allow"
+
+
+def same_table_property(at: Meeting) -> str | None:
+    """Row 31."""
+    names = sorted(at.mine.property_names & at.theirs.property_names)
+    return f"both changed the table properties {', '.join(names)}" if names else None
+
+
+def same_lake_property(ours: Footprint, other: Record) -> str | None:
+    """Row 31."""
+    names = sorted(ours.properties.names() & other.lake_properties.names())
+    return f"both changed the lake properties {', '.join(names)}" if names else None
+
+
+def same_tag(ours: Footprint, other: Record) -> str | None:
+    """Row 31: a tag is a property of the lake that names a version."""
+    names = sorted(ours.tag_names & other.tags.names())
+    return f"both changed the tags {', '.join(names)}" if names else None
+
+
+def same_strategy(ours: Footprint, other: Record) -> str | None:
+    """Row 31: so is the commit strategy."""
+    return "both chose the commit strategy" if ours.strategy_change and other.kind == "switch" else None
+
+
+# --- whole transactions and tables -------------------------------------------------------------------------
+
+
+def cancelled(ours: Footprint, other: Record) -> str | None:
+    """Row 36."""
+    return "it cancels this transaction" if ours.txid in other.cancels else None
+
+
+def too_late_to_cancel(ours: Footprint, other: Record) -> str | None:
+    """Row 36, the other way round."""
+    return "it is the transaction that you cancel" if other.txid in ours.cancels else None
+
+
+def same_name(ours: Footprint, other: Record) -> str | None:
+    """Row 40."""
+    taken = {t.name for t in other.tables if t.action in (TableAction.CREATE, TableAction.RENAME)}
+    wanted = sorted({t.takes_name for t in ours.tables if t.takes_name is not None} & taken)
+    return f"both made the table {', '.join(wanted)}" if wanted else None
+
+
+def table_gone(at: Meeting) -> str | None:
+    """Row 41."""
+    match at.theirs.action:
+        case TableAction.DROP:
+            return "it dropped the table"
+        case TableAction.RENAME:
+            return f"it renamed the table to {at.theirs.name}"
+        case _:
+            return None

@@ -1,0 +1,504 @@
+"""Every row of the conflict matrix, on footprints and records as values.
+
+Each example has what A does, what B did, and what the evidence would tell; the verdicts are those of the
+design, written here a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from headgate.core.conflict import (
+    Conflict,
+    Incompatible,
+    Rebasable,
+    Retryable,
+    find_conflicts,
+    next_step,
+    resolve,
+)
+from headgate.core.evidence import EVERY_ROW, NO_EVIDENCE, ChangedRows, Evidence, Selection
+from headgate.core.footprint import Footprint, Read, TableFootprint
+from headgate.core.isolation import Isolation
+from headgate.core.matrix import MATRIX, Elsewhere, OnRecord, OnTable, Verdict
+from headgate.model.footprint import FileFootprint, Upserted
+from headgate.model.identifiers import TxId, Version
+from headgate.model.record import Record
+from headgate.model.table import TableAction, TableCommit, TableRef
+from tests.model.test_record import a_record
+
+OURS = TxId("0" * 32)
+UUID = "11111111-1111-1111-1111-111111111111"
+LEVELS = tuple(Isolation)
+NEVER = (False, False, False)
+SERIAL = (False, False, True)
+WRITES = (False, True, True)
+ALWAYS = (True, True, True)
+
+
+# --- values ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Where:
+    """The rows of some partitions that have a key in a range. Files are such ranges here."""
+
+    partitions: frozenset[int]
+    keys: range = range(1000)
+
+    def partition(self, spec_id: int, values: tuple[Any, ...]) -> bool:
+        return values[0] in self.partitions
+
+    def file(self, file: object) -> bool:
+        assert isinstance(file, range)
+        return file.start < self.keys.stop and self.keys.start < file.stop
+
+
+@dataclass
+class Told:
+    """Evidence that is given, and a count of how often each was asked for."""
+
+    files: Mapping[str, object] | None = None
+    changed: Mapping[str, ChangedRows] | None = None
+    asked: list[str] = field(default_factory=list)
+
+    def added(self, other: Record, table: TableCommit) -> Mapping[str, object] | None:
+        self.asked.append("added")
+        return self.files
+
+    def rows(
+        self, other: Record, table: TableCommit, files: frozenset[str]
+    ) -> Mapping[str, ChangedRows] | None:
+        self.asked.append("rows")
+        return self.changed
+
+
+def marks(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+def mine(**fields: Any) -> TableFootprint:
+    names = {mark: f"s3://b/lake/{mark}.parquet" for mark in ("f", "g", "h")}
+    return TableFootprint("s.t", UUID, names=names, **fields)
+
+
+def seeking(*partitions: int, files: frozenset[str] = frozenset(), keys: range = range(1000)) -> Any:
+    return (Read(Where(frozenset(partitions), keys), {mark: f"{mark}.parquet" for mark in files}),)
+
+
+def rows(*positions: int) -> BitMap64:
+    return BitMap64(positions)
+
+
+def theirs(operation: str | None, *verbs: str, uuid: str = UUID, **fields: Any) -> Record:
+    known = {name: fields.pop(name) for name in ("structure", "dropped_fields") if name in fields}
+    names = {name: fields.pop(name) for name in ("property_names", "replaces_all") if name in fields}
+    commit = TableCommit(
+        "s.t",
+        fields.pop("action", TableAction.CHANGE),
+        TableRef(uuid, "l", "m"),
+        snapshot_id=None if operation is None else 5,
+        operation=operation,
+        verbs=frozenset(verbs),
+        footprint=None if operation is None else FileFootprint(**fields),
+        **known,
+        **names,
+    )
+    return a_record(tables=(commit,))
+
+
+def added(*partitions: int) -> frozenset[Any]:
+    return frozenset((0, (number,)) for number in partitions)
+
+
+def appended(*partitions: int, **fields: Any) -> Record:
+    return theirs("append", "append", added=added(*partitions), **fields)
+
+
+def found(
+    ours: TableFootprint, other: Record, evidence: Evidence = NO_EVIDENCE
+) -> tuple[tuple[Conflict, ...], ...]:
+    """The conflicts at each isolation, from weak to strong."""
+    return tuple(
+        find_conflicts(Footprint(OURS, tables=(replace(ours, isolation=level),)), [other], evidence)
+        for level in LEVELS
+    )
+
+
+# --- the rows --------------------------------------------------------------------------------------------
+
+APPEND = mine(written_fields=frozenset({1, 2}), verbs=marks("append"))
+QUERY = mine(reads=seeking(1, files=marks("f", "g")))
+CHANGE = mine(sought=seeking(1, files=marks("f", "g")), rewritten=marks("f"))
+ROW_DELETE = mine(sought=seeking(1, files=marks("f")), deleted={"f": rows(1, 2)})
+ROW_UPDATE = mine(sought=seeking(1, files=marks("f")), updated={"f": rows(1, 2)})
+COMPACTION = mine(compacted=marks("f", "g"))
+OVERWRITE = mine(overwrites=(Where(frozenset({1})),), removed=marks("f"))
+OVERWRITE_ALL = mine(replaces_all=True, removed=marks("f", "g"))
+ELSEWHERE_ROWS = {"h": ChangedRows(rows(1), rows(2))}
+
+
+def delete_of(file: str, **fields: Any) -> Record:
+    return theirs("delete", "delete", deleted=marks(file), **fields)
+
+
+def update_of(file: str, **fields: Any) -> Record:
+    return theirs("overwrite", "update", updated=marks(file), added=added(7), **fields)
+
+
+def told(deleted: BitMap64 | None = None, updated: BitMap64 | None = None) -> Told:
+    return Told(changed={"f": ChangedRows(deleted or BitMap64(), updated or BitMap64())})
+
+
+def keys(low: int, high: int, *partitions: int) -> Upserted:
+    return Upserted(added(*partitions), {1: (low, high)})
+
+
+def upsert(upserted: Upserted) -> Record:
+    return theirs("append", "upsert", upserted=upserted)
+
+
+Example = tuple[int, TableFootprint, Record, Evidence, tuple[bool, bool, bool]]
+COMPACTED = theirs("replace", "compact", compacted=marks("f"), added=added(1))
+
+EXAMPLES: list[Example] = [
+    (1, APPEND, appended(1), NO_EVIDENCE, NEVER),
+    (1, APPEND, update_of("f"), NO_EVIDENCE, NEVER),
+    (1, APPEND, delete_of("f"), NO_EVIDENCE, NEVER),
+    (1, APPEND, COMPACTED, NO_EVIDENCE, NEVER),
+    (1, APPEND, theirs("overwrite", "overwrite", replaces_all=True, removed=None), NO_EVIDENCE, NEVER),
+    (2, APPEND, theirs(None, structure=marks("schema")), NO_EVIDENCE, NEVER),
+    (2, APPEND, theirs(None, dropped_fields=frozenset({3})), NO_EVIDENCE, NEVER),
+    (3, APPEND, theirs(None, dropped_fields=frozenset({2})), NO_EVIDENCE, ALWAYS),
+    (5, QUERY, appended(1), NO_EVIDENCE, SERIAL),
+    (5, QUERY, appended(2), NO_EVIDENCE, NEVER),
+    (5, mine(reads=seeking(1, keys=range(10))), appended(1), Told({"x": range(10, 20)}), NEVER),
+    (5, mine(reads=seeking(1, keys=range(10))), appended(1), Told({"x": range(9, 20)}), SERIAL),
+    (6, QUERY, delete_of("f"), NO_EVIDENCE, WRITES),
+    (6, QUERY, delete_of("h"), NO_EVIDENCE, NEVER),
+    (6, QUERY, theirs("overwrite", "merge", added=added(1)), NO_EVIDENCE, WRITES),
+    (6, QUERY, theirs("overwrite", "merge", added=added(2), rewritten=marks("h")), NO_EVIDENCE, NEVER),
+    (6, QUERY, theirs("overwrite", "overwrite", removed=marks("g")), NO_EVIDENCE, WRITES),
+    (6, QUERY, theirs("overwrite", "overwrite", replaces_all=True, removed=None), NO_EVIDENCE, WRITES),
+    (7, QUERY, COMPACTED, NO_EVIDENCE, NEVER),
+    (7, mine(sought=seeking(1, files=marks("f"))), COMPACTED, NO_EVIDENCE, NEVER),
+    (8, CHANGE, appended(1), NO_EVIDENCE, SERIAL),
+    (8, CHANGE, appended(2), NO_EVIDENCE, NEVER),
+    (8, ROW_DELETE, appended(1), NO_EVIDENCE, SERIAL),
+    (9, CHANGE, theirs("overwrite", "update", rewritten=marks("f")), NO_EVIDENCE, ALWAYS),
+    (9, CHANGE, theirs("delete", "delete", removed=marks("f")), NO_EVIDENCE, ALWAYS),
+    (9, CHANGE, theirs("overwrite", "update", rewritten=marks("h")), NO_EVIDENCE, NEVER),
+    (9, CHANGE, theirs("overwrite", "update", rewritten=None), NO_EVIDENCE, ALWAYS),
+    (10, CHANGE, theirs("overwrite", "merge", added=added(1), rewritten=marks("h")), NO_EVIDENCE, WRITES),
+    (10, CHANGE, theirs("overwrite", "overwrite", added=added(1)), NO_EVIDENCE, WRITES),
+    (11, CHANGE, theirs("overwrite", "merge", added=added(2), rewritten=marks("h")), NO_EVIDENCE, NEVER),
+    (
+        11,
+        mine(sought=seeking(1, keys=range(10))),
+        theirs("overwrite", "merge", added=added(1), rewritten=marks("h")),
+        Told({"x": range(10, 20)}),
+        NEVER,
+    ),
+    (12, CHANGE, theirs("delete", "delete", removed=marks("g")), NO_EVIDENCE, WRITES),
+    (12, CHANGE, theirs("overwrite", "update", rewritten=marks("g")), NO_EVIDENCE, WRITES),
+    (12, CHANGE, delete_of("g"), NO_EVIDENCE, NEVER),
+    (13, CHANGE, COMPACTED, NO_EVIDENCE, ALWAYS),
+    (13, CHANGE, delete_of("f"), NO_EVIDENCE, ALWAYS),
+    (13, CHANGE, update_of("f"), NO_EVIDENCE, ALWAYS),
+    (13, CHANGE, delete_of("h"), NO_EVIDENCE, NEVER),
+    (13, OVERWRITE, COMPACTED, NO_EVIDENCE, ALWAYS),
+    (13, ROW_DELETE, theirs("overwrite", "update", rewritten=marks("f")), NO_EVIDENCE, ALWAYS),
+    (13, ROW_UPDATE, theirs("overwrite", "delete", rewritten=marks("f")), NO_EVIDENCE, ALWAYS),
+    (14, CHANGE, theirs("overwrite", "overwrite", replaces_all=True), NO_EVIDENCE, ALWAYS),
+    (14, ROW_DELETE, theirs("overwrite", "overwrite", replaces_all=True), NO_EVIDENCE, ALWAYS),
+    (14, OVERWRITE, theirs("overwrite", "overwrite", replaces_all=True), NO_EVIDENCE, ALWAYS),
+    (14, CHANGE, theirs("overwrite", "restore"), NO_EVIDENCE, ALWAYS),
+    (15, ROW_DELETE, delete_of("f"), told(deleted=rows(0, 3)), NEVER),
+    (15, ROW_UPDATE, update_of("f"), told(updated=rows(0, 3)), NEVER),
+    (15, ROW_DELETE, delete_of("h"), Told(changed=ELSEWHERE_ROWS), NEVER),
+    (16, ROW_DELETE, delete_of("f"), told(deleted=rows(2, 3)), SERIAL),
+    (16, ROW_DELETE, delete_of("f"), NO_EVIDENCE, SERIAL),
+    (17, ROW_UPDATE, delete_of("f"), told(deleted=rows(2, 3)), ALWAYS),
+    (17, ROW_UPDATE, update_of("f"), told(updated=rows(2)), ALWAYS),
+    (17, ROW_UPDATE, update_of("f"), NO_EVIDENCE, ALWAYS),
+    (18, ROW_DELETE, update_of("f"), told(updated=rows(1)), ALWAYS),
+    (18, ROW_DELETE, update_of("f"), NO_EVIDENCE, ALWAYS),
+    (18, ROW_DELETE, update_of("f"), told(updated=rows(0)), NEVER),
+    (19, ROW_DELETE, COMPACTED, NO_EVIDENCE, ALWAYS),
+    (19, ROW_UPDATE, COMPACTED, NO_EVIDENCE, ALWAYS),
+    (20, ROW_DELETE, theirs("delete", "delete", removed=marks("f")), NO_EVIDENCE, NEVER),
+    (21, ROW_UPDATE, theirs("delete", "delete", removed=marks("f")), NO_EVIDENCE, ALWAYS),
+    (22, COMPACTION, appended(1), NO_EVIDENCE, NEVER),
+    (23, COMPACTION, theirs("overwrite", "update", rewritten=marks("g")), NO_EVIDENCE, ALWAYS),
+    (23, COMPACTION, theirs("overwrite", "overwrite", removed=marks("g")), NO_EVIDENCE, ALWAYS),
+    (23, COMPACTION, COMPACTED, NO_EVIDENCE, ALWAYS),
+    (23, COMPACTION, theirs("replace", "compact", compacted=marks("h")), NO_EVIDENCE, NEVER),
+    (24, COMPACTION, delete_of("f"), NO_EVIDENCE, ALWAYS),
+    (24, COMPACTION, update_of("f"), NO_EVIDENCE, ALWAYS),
+    (25, OVERWRITE, appended(1), NO_EVIDENCE, SERIAL),
+    (25, OVERWRITE, appended(2), NO_EVIDENCE, NEVER),
+    (
+        25,
+        mine(overwrites=(Where(frozenset({1}), range(5)),)),
+        appended(1),
+        Told({"x": range(5, 9)}),
+        NEVER,
+    ),
+    (26, OVERWRITE, delete_of("f"), NO_EVIDENCE, ALWAYS),
+    (26, OVERWRITE, delete_of("h"), NO_EVIDENCE, NEVER),
+    (26, OVERWRITE, theirs("overwrite", "update", added=added(1)), NO_EVIDENCE, ALWAYS),
+    (26, OVERWRITE, theirs("overwrite", "update", added=added(2)), NO_EVIDENCE, NEVER),
+    (26, OVERWRITE_ALL, update_of("h"), NO_EVIDENCE, ALWAYS),
+    (26, OVERWRITE, theirs("overwrite", "reshuffle", added=added(1)), NO_EVIDENCE, ALWAYS),
+    (27, OVERWRITE, theirs("overwrite", "overwrite", removed=marks("f")), NO_EVIDENCE, ALWAYS),
+    (27, OVERWRITE, theirs("overwrite", "overwrite", added=added(1)), NO_EVIDENCE, ALWAYS),
+    (27, OVERWRITE, theirs("overwrite", "overwrite", added=added(2)), NO_EVIDENCE, NEVER),
+    (27, OVERWRITE_ALL, theirs("overwrite", "overwrite", replaces_all=True), NO_EVIDENCE, ALWAYS),
+    (27, OVERWRITE_ALL, theirs("overwrite", "overwrite", added=added(9)), NO_EVIDENCE, ALWAYS),
+    (28, OVERWRITE_ALL, appended(9), NO_EVIDENCE, SERIAL),
+    (29, mine(structure=marks("schema")), theirs(None, structure=marks("sort-order")), NO_EVIDENCE, ALWAYS),
+    (30, mine(structure=marks("schema"), tightens=True), appended(1), NO_EVIDENCE, ALWAYS),
+    (30, mine(structure=marks("schema"), tightens=True), delete_of("f"), NO_EVIDENCE, ALWAYS),
+    (30, mine(structure=marks("schema"), tightens=True), COMPACTED, NO_EVIDENCE, NEVER),
+    (30, mine(structure=marks("schema")), appended(1), NO_EVIDENCE, NEVER),
+    (31, mine(property_names=marks("a")), theirs(None, property_names=marks("a", "b")), NO_EVIDENCE, ALWAYS),
+    (31, mine(property_names=marks("a")), theirs(None, property_names=marks("b")), NO_EVIDENCE, NEVER),
+    (37, mine(upserted=keys(1, 5, 3)), upsert(keys(5, 9, 3, 4)), NO_EVIDENCE, ALWAYS),
+    (37, mine(upserted=keys(1, 5, 3)), upsert(Upserted(None, {1: (5, 9)})), NO_EVIDENCE, ALWAYS),
+    (37, mine(upserted=keys(1, 5, 3)), upsert(Upserted(added(3), {})), NO_EVIDENCE, ALWAYS),
+    (37, mine(upserted=keys(1, 5, 3)), upsert(Upserted(added(3), {1: ("a", "b")})), NO_EVIDENCE, ALWAYS),
+    (37, mine(upserted=keys(1, 5, 3)), upsert(Upserted(frozenset({(1, (3,))}), {})), NO_EVIDENCE, ALWAYS),
+    (38, mine(upserted=keys(1, 5, 3)), upsert(keys(1, 5, 4)), NO_EVIDENCE, NEVER),
+    (38, mine(upserted=keys(1, 5, 3)), upsert(keys(6, 9, 3)), NO_EVIDENCE, NEVER),
+    (41, APPEND, theirs(None, action=TableAction.DROP), NO_EVIDENCE, ALWAYS),
+    (41, QUERY, theirs(None, action=TableAction.RENAME), NO_EVIDENCE, ALWAYS),
+]
+
+
+@pytest.mark.parametrize(("row", "ours", "other", "evidence", "refused"), EXAMPLES)
+def test_a_row_at_every_isolation(
+    row: int, ours: TableFootprint, other: Record, evidence: Evidence, refused: tuple[bool, bool, bool]
+) -> None:
+    conflicts = found(ours, other, evidence)
+    assert tuple(row in {conflict.rule for conflict in level} for level in conflicts) == refused
+    if not any(refused):
+        assert conflicts == ((), (), ())
+
+
+@pytest.mark.parametrize(("row", "ours", "other", "evidence", "refused"), EXAMPLES)
+def test_other_tables_are_none_of_our_business(
+    row: int, ours: TableFootprint, other: Record, evidence: Evidence, refused: tuple[bool, bool, bool]
+) -> None:
+    elsewhere = replace(ours, uuid="another")
+    assert found(elsewhere, other, evidence) == ((), (), ())
+
+
+def test_every_row_has_an_example_or_is_seen_to_elsewhere() -> None:
+    assert [row.number for row in MATRIX] == list(range(1, 42))
+    shown = {row for row, *_ in EXAMPLES} | {36, 40}  # these two are not about a table that both know
+    elsewhere = {row.number for row in MATRIX if any(isinstance(rule, Elsewhere) for rule in row.rules)}
+    assert elsewhere == {4, 32, 33, 34, 35, 39}
+    assert shown | elsewhere == {row.number for row in MATRIX}
+    for row in MATRIX:
+        never = {row.verdicts.at(level) for level in LEVELS} == {Verdict.OK}
+        assert never == (not row.rules), row
+        if any(isinstance(rule, OnRecord) for rule in row.rules):
+            assert len({row.verdicts.at(level) for level in LEVELS}) == 1
+
+
+def test_row_18_the_updated_row_does_not_survive_its_delete() -> None:
+    for conflicts in found(ROW_DELETE, update_of("f"), told(updated=rows(2))):
+        (conflict,) = conflicts
+        assert conflict.rule == 18
+        assert conflict.reason == "it updated rows that you delete: 1 same row of …/f.parquet"
+        assert isinstance(resolve(conflicts), Retryable)
+
+
+def test_row_36_a_cancelled_transaction_is_over() -> None:
+    ours = Footprint(OURS, tables=(APPEND,))
+    conflicts = find_conflicts(ours, [a_record(cancels=(OURS,))])
+    assert isinstance(resolve(conflicts), Incompatible)
+    assert "new transaction" in next_step(conflicts)
+
+
+def test_row_40_two_tables_of_one_name() -> None:
+    ours = Footprint(OURS, tables=(TableFootprint("s.t", None, takes_name="s.t"),))
+    (conflict,) = find_conflicts(ours, [theirs(None, action=TableAction.CREATE)])
+    assert conflict.rule == 40
+    assert isinstance(resolve([conflict]), Incompatible)
+
+
+def test_rows_19_and_24_can_be_carried_unless_something_else_is_in_the_way() -> None:
+    carried = find_conflicts(Footprint(OURS, tables=(ROW_DELETE,)), [COMPACTED])
+    assert resolve(carried) == Rebasable(carried)
+    assert {conflict.verdict for conflict in carried} == {Verdict.CARRY}
+    both = find_conflicts(
+        Footprint(OURS, tables=(ROW_UPDATE,)),
+        [COMPACTED, theirs("delete", "delete", removed=marks("f"))],
+    )
+    assert resolve(both) == Retryable(both)
+    assert resolve(()) == Rebasable()
+
+
+# --- evidence --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ours", "other", "asked"),
+    [
+        (APPEND, appended(1), []),
+        (OVERWRITE, appended(2), []),
+        (ROW_DELETE, appended(2), []),
+        (ROW_DELETE, delete_of("h"), []),
+        (OVERWRITE, appended(1), ["added"]),
+        (ROW_DELETE, delete_of("f"), ["rows"]),
+    ],
+)
+def test_evidence_is_fetched_only_where_the_record_does_not_decide(
+    ours: TableFootprint, other: Record, asked: list[str]
+) -> None:
+    evidence = Told({}, {})
+    serial = replace(ours, isolation=Isolation.SERIALIZABLE)
+    find_conflicts(Footprint(OURS, tables=(serial,)), [other], evidence)
+    assert evidence.asked == asked
+
+
+def test_nothing_is_fetched_for_a_row_that_allows_everything() -> None:
+    evidence = Told({}, {})
+    find_conflicts(Footprint(OURS, tables=(OVERWRITE,)), [appended(1)], evidence)
+    assert evidence.asked == []
+
+
+def test_a_record_without_a_footprint_is_taken_for_the_worst() -> None:
+    commit = TableCommit("s.t", TableAction.CHANGE, TableRef(UUID, "l", "m"), snapshot_id=1)
+    overwrite = a_record(tables=(replace(commit, operation="overwrite"),))
+    append = a_record(tables=(replace(commit, operation="append"),))
+    assert {c.rule for c in found(CHANGE, overwrite)[0]} == {9}
+    assert {c.rule for c in found(ROW_DELETE, overwrite)[0]} == {13}
+    assert {c.rule for c in found(OVERWRITE, overwrite)[0]} == {27}
+    assert {c.rule for c in found(COMPACTION, overwrite)[0]} == {23}
+    assert [{c.rule for c in level} for level in found(OVERWRITE, append)] == [set(), set(), {25}]
+
+
+# --- laws ------------------------------------------------------------------------------------------------
+
+some_marks = st.frozensets(st.sampled_from("fgh"), max_size=2)
+some_partitions = st.frozensets(st.integers(0, 3), max_size=2)
+some_positions = st.dictionaries(
+    st.sampled_from("fgh"), st.frozensets(st.integers(0, 3), min_size=1).map(BitMap64), max_size=2
+)
+selections: st.SearchStrategy[Selection] = st.one_of(
+    st.just(EVERY_ROW), some_partitions.map(lambda given: Where(given, range(5)))
+)
+reads = st.lists(
+    st.builds(Read, selections, some_marks.map(lambda given: {m: m for m in given})), max_size=2
+).map(tuple)
+upserts = st.none() | st.builds(
+    Upserted,
+    st.none() | some_partitions.map(lambda given: added(*given)),
+    st.dictionaries(st.just(1), st.tuples(st.integers(0, 3), st.integers(4, 6))),
+)
+footprints = st.builds(
+    mine,
+    reads=reads,
+    sought=reads,
+    overwrites=st.lists(selections, max_size=2).map(tuple),
+    replaces_all=st.booleans(),
+    removed=some_marks,
+    rewritten=some_marks,
+    compacted=some_marks,
+    deleted=some_positions,
+    updated=some_positions,
+    upserted=upserts,
+    property_names=some_marks,
+    structure=some_marks,
+    tightens=st.booleans(),
+    written_fields=st.frozensets(st.integers(1, 3)),
+)
+commits = st.builds(
+    theirs,
+    st.sampled_from([None, "append", "overwrite", "delete", "replace"]),
+    st.sampled_from(["append", "overwrite", "update", "compact", "restore", "reshuffle"]),
+    added=st.none() | some_partitions.map(lambda given: added(*given)),
+    removed=st.none() | some_marks,
+    rewritten=st.none() | some_marks,
+    compacted=st.none() | some_marks,
+    deleted=st.none() | some_marks,
+    updated=st.none() | some_marks,
+    upserted=upserts,
+    replaces_all=st.booleans(),
+    structure=some_marks,
+    dropped_fields=st.frozensets(st.integers(1, 3)),
+    property_names=some_marks,
+    action=st.sampled_from(list(TableAction)),
+)
+changed_rows = st.dictionaries(
+    st.sampled_from("fgh"), some_positions.map(lambda p: ChangedRows(p.get("f", rows()), p.get("g", rows())))
+)
+evidences = st.builds(
+    Told,
+    st.none() | st.dictionaries(st.text(max_size=3), st.integers(0, 9).map(lambda n: range(n, n + 1))),
+    st.none() | changed_rows,
+)
+
+
+def test_no_verdict_is_weaker_at_a_stronger_isolation() -> None:
+    strength = {Verdict.OK: 0, Verdict.CARRY: 1, Verdict.FAIL: 2}
+    for row in MATRIX:
+        levels = [strength.get(row.verdicts.at(level), 0) for level in LEVELS]
+        assert levels == sorted(levels), row
+
+
+@given(footprints, commits, evidences)
+def test_what_is_refused_is_refused_at_every_stronger_isolation(
+    ours: TableFootprint, other: Record, evidence: Told
+) -> None:
+    snapshot, writes, serializable = (
+        {(conflict.rule, conflict.reason) for conflict in level} for level in found(ours, other, evidence)
+    )
+    assert snapshot <= writes <= serializable
+
+
+@given(footprints, st.lists(commits, max_size=4), st.lists(commits, max_size=3), st.sampled_from(LEVELS))
+def test_more_candidates_never_take_a_conflict_away(
+    ours: TableFootprint, first: list[Record], more: list[Record], level: Isolation
+) -> None:
+    footprint = Footprint(OURS, tables=(replace(ours, isolation=level),))
+    numbered = [replace(record, version=Version(n)) for n, record in enumerate((*first, *more), 1)]
+    before = find_conflicts(footprint, numbered[: len(first)])
+    after = find_conflicts(footprint, numbered)
+    assert after[: len(before)] == before
+    assert [conflict.other.version for conflict in after] == sorted(c.other.version for c in after)
+
+
+@given(footprints, commits, evidences)
+def test_knowing_less_never_takes_a_conflict_away(
+    ours: TableFootprint, other: Record, evidence: Told
+) -> None:
+    for known, unknown in zip(found(ours, other, evidence), found(ours, other), strict=True):
+        assert {conflict.rule for conflict in known} <= {conflict.rule for conflict in unknown}
+
+
+@given(footprints, commits)
+def test_a_footprint_that_was_too_large_never_takes_a_conflict_away(
+    ours: TableFootprint, other: Record
+) -> None:
+    (commit,) = other.tables
+    if commit.footprint is None:
+        return
+    unknown = FileFootprint(None, None, None, None, None, None, commit.footprint.upserted)
+    worst = replace(other, tables=(replace(commit, footprint=unknown),))
+    for known, refused in zip(found(ours, other), found(ours, worst), strict=True):
+        assert {conflict.rule for conflict in known} <= {conflict.rule for conflict in refused}
+
+
+def test_a_rule_is_about_tables_or_about_records() -> None:
+    kinds = {type(rule) for row in MATRIX for rule in row.rules}
+    assert kinds == {OnTable, OnRecord, Elsewhere}
