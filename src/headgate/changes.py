@@ -10,6 +10,7 @@ from headgate.core.conflict import Footprint, Isolation, Selects, TableFootprint
 from headgate.iceberg.data_file import DataFile
 from headgate.model.footprint import FileFootprint, file_mark
 from headgate.model.identifiers import TxId
+from headgate.model.plan import PendingPlan
 from headgate.model.record import PropertyChange, TagChange
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableRef
@@ -113,15 +114,20 @@ class Changes:
     tags: TagChange = field(default_factory=TagChange)
     tables: Mapping[str, TableChange] = field(default_factory=dict)
     strategy: StrategyName | None = None
+    plan: PendingPlan | None = None
+    completes: tuple[TxId, ...] = ()
     cancels: tuple[TxId, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.properties or self.tags or self.tables or self.strategy or self.cancels)
+        of_plans = self.plan or self.completes or self.cancels
+        return bool(self.properties or self.tags or self.tables or self.strategy or of_plans)
 
     @property
     def kind(self) -> str:
         if self.strategy:
             return "switch"
+        if self.plan:
+            return "plan"
         return "cancel" if self.cancels else "commit"
 
     def with_table(self, change: TableChange) -> Changes:
