@@ -68,6 +68,11 @@ class TableChange:
     def replaces_all(self) -> bool:
         return self.replaced is not None and self.selects is None
 
+    @property
+    def touched_files(self) -> frozenset[str]:
+        """Marks of the files of the base that it changes or removes."""
+        return frozenset(file_mark(path) for path in self.replaced or ())
+
     def file_footprint(self) -> FileFootprint | None:
         if not self.changes_files:
             return None
@@ -89,7 +94,7 @@ class TableChange:
             replaces_all=self.replaces_all,
             property_names=self.properties.names(),
             selects=self.selects,
-            removed=frozenset(file_mark(path) for path in self.replaced or ()),
+            removed=self.touched_files,
             isolation=self.isolation,
             structure=self.structure,
             written_fields=_fields_with_values(self.added),

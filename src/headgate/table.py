@@ -21,8 +21,8 @@ from headgate.iceberg.partitions import find_column, written_terms
 from headgate.iceberg.planning import Plan, plan
 from headgate.iceberg.sorting import written_sort_field
 from headgate.model.table import TableRef
+from headgate.result import CommitResult
 from headgate.structure import Evolvable
-from headgate.transaction import CommitResult
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -208,6 +208,23 @@ def completion_conflicts(
     )
 
 
+def cancellation_conflicts(
+    cancels: Iterable[TxId], before: Mapping[TxId, PendingPlan], now: Mapping[TxId, PendingPlan]
+) -> tuple[PendingConflict, ...]:
+    """Why plans that were pending `before`, when the transaction began, cannot be cancelled any more."""
+    return tuple(
+        PendingConflict(
+            36,
+            "cancelling a plan that is not pending",
+            txid,
+            f"the plan {txid} was completed or cancelled meanwhile",
+            "nothing to do",
+        )
+        for txid in cancels
+        if txid in before and txid not in now
+    )
+
+
 def early_conflicts(ours: Intent, announced: Iterable[Announcement]) -> tuple[PendingConflict, ...]:
     """Announced transactions that are about to change what `ours` is about to change.
 
