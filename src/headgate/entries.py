@@ -29,6 +29,7 @@ class LogEntry:
     tags: Mapping[str, int | None]
     properties: Mapping[str, str]
     tables: tuple[str, ...]
+    plans: tuple[str, ...]
     cancels: tuple[str, ...]
     next_strategy: str
     record: Mapping[str, Json]
@@ -56,6 +57,10 @@ def log_entry(record: Record) -> LogEntry:
         },
         properties=dict(record.properties),
         tables=tuple(f"{table.action.value} {table.name}" for table in record.tables),
+        plans=(
+            *(() if record.plan is None else (f"plan {record.plan.service}",)),
+            *(f"complete {txid}" for txid in record.completes),
+        ),
         cancels=tuple(txid.text for txid in record.cancels),
         next_strategy=record.next_strategy,
         record=record.to_json(),

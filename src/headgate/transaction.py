@@ -537,7 +537,12 @@ class Transaction:
         # First: of two that begin at the same moment, at least one sees the other.
         self._presence.announce(self, intent, plan, self._host.now())
         if EARLY.is_on(self._state.properties):
-            self._check_early(intent, change)
+            try:
+                self._check_early(intent, change)
+            except ConflictError:
+                # The caller may keep the transaction; nobody else is to be held up by it.
+                self._presence.leave()
+                raise
 
     def _check_early(self, intent: Intent, change: TableChange) -> None:
         self._follow(self._log.catch_up(self._state, 1))

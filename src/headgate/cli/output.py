@@ -118,6 +118,7 @@ def _change_text(entry: LogEntry) -> str:
         f"untag {name}" if version is None else f"tag {name} = {version}"
         for name, version in entry.tags.items()
     ]
+    parts += entry.plans
     parts += [f"cancels {txid}" for txid in entry.cancels]
     if entry.kind == "switch":
         parts.append(f"next strategy: {entry.next_strategy}")
