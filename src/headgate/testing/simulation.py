@@ -21,6 +21,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from headgate.changes import TableChange
 from headgate.commit.checkpoints import listed_checkpoints
 from headgate.commit.layout import checkpoint_key
 from headgate.core.retry import RetryPolicy
@@ -33,7 +34,9 @@ from headgate.errors import (
     StorageError,
 )
 from headgate.lake import Lake
+from headgate.model.announcement import Intent
 from headgate.model.identifiers import TxId, Version
+from headgate.model.instant import Instant
 from headgate.model.json_object import encode
 from headgate.model.plan import Service
 from headgate.model.record import Record
@@ -163,9 +166,7 @@ class Writer:
         if chosen is None or host.chance() < 0.4:
             self._plan(lake, host)
         elif host.chance() < 0.5 and chosen.kind.endswith("plan"):
-            tx = lake.transaction(["complete"])
-            tx.complete(TxId(chosen.txid))
-            self._commit(tx, None, None)
+            self._complete(lake, host, chosen)
         else:
             self._cancel(lake, chosen.txid)
 
@@ -175,6 +176,21 @@ class Writer:
         service: Service = "clustering" if host.chance() < 0.5 else "compaction"
         tx = lake.transaction(["plan", service])
         tx.plan(service, table, [file.path for file in files if host.chance() < 0.5], [])
+        self._commit(tx, None, None)
+
+    def _complete(self, lake: Lake, host: StageHost, plan: Instant) -> None:
+        """Carries a plan out, which takes a while; others may do the same, or cancel it."""
+        tx = lake.transaction(["complete"])
+        tx.complete(TxId(plan.txid))
+        (name,) = plan.tables
+        table = tx.reached.tables[name]
+        intent = Intent(plan.kind.removesuffix(" plan"), name, table.uuid)
+        try:
+            tx.announce(intent, TableChange(name, base=table))
+        except ConflictError:  # told early that somebody else ended it
+            tx.abort()
+            return
+        host.sleep(2 * host.chance())
         self._commit(tx, None, None)
 
     def _cancel(self, lake: Lake, txid: str) -> None:
