@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.retry import RetryPolicy
+from headgate.entries import LogEntry
 from headgate.errors import (
     AlreadyExistsError,
     CommitUnknownError,
@@ -20,9 +21,11 @@ from headgate.errors import (
     StorageError,
     UnsupportedError,
 )
-from headgate.lake import Diagnosis, Lake, LogEntry, Resolution
+from headgate.lake import Diagnosis, Lake, Resolution
+from headgate.model.instant import Instant
 from headgate.release import __version__
-from headgate.transaction import CommitResult, Transaction
+from headgate.result import CommitResult
+from headgate.transaction import Transaction
 from headgate.view import LakeView
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ __all__ = [
     "CorruptLakeError",
     "Diagnosis",
     "HeadgateError",
+    "Instant",
     "InternalError",
     "InvalidInputError",
     "Lake",

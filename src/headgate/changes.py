@@ -14,6 +14,7 @@ from headgate.core.isolation import Isolation
 from headgate.iceberg.data_file import DataFile
 from headgate.model.footprint import FileFootprint, Upserted, file_mark
 from headgate.model.identifiers import TxId
+from headgate.model.plan import PendingPlan
 from headgate.model.record import PropertyChange, TagChange
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableRef
@@ -118,6 +119,11 @@ class TableChange:
         gone = frozenset(self.replaced or ()) | {file.path for file in self.added}
         return {path: positions for path, positions in rows.items() if positions and path not in gone}
 
+    @property
+    def touched_files(self) -> frozenset[str]:
+        """Marks of the files of the base that it changes or removes."""
+        return _marks({*(self.replaced or ()), *self._staying(self.deleted), *self._staying(self.updated)})
+
     def file_footprint(self) -> FileFootprint | None:
         if not self.changes_files:
             return None
@@ -208,15 +214,20 @@ class Changes:
     tables: Mapping[str, TableChange] = field(default_factory=dict)
     reads: tuple[TableRead, ...] = ()
     strategy: StrategyName | None = None
+    plan: PendingPlan | None = None
+    completes: tuple[TxId, ...] = ()
     cancels: tuple[TxId, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.properties or self.tags or self.tables or self.strategy or self.cancels)
+        of_plans = self.plan or self.completes or self.cancels
+        return bool(self.properties or self.tags or self.tables or self.strategy or of_plans)
 
     @property
     def kind(self) -> str:
         if self.strategy:
             return "switch"
+        if self.plan:
+            return "plan"
         return "cancel" if self.cancels else "commit"
 
     def with_table(self, change: TableChange) -> Changes:

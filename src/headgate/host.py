@@ -55,6 +55,13 @@ class Host(Protocol):
         """
         ...
 
+    def background(self, work: Callable[[], None], name: str) -> bool:
+        """Runs `work` beside everything else, at most until the process ends; False if it cannot be begun.
+
+        Nothing may depend on it: it is gone in a forked child, and stopped anywhere when the process ends.
+        """
+        ...
+
     def user(self) -> str:
         """Who runs the process, as valid Unicode."""
         ...
@@ -169,6 +176,13 @@ class SystemHost:
         if len(tasks) <= 1:
             return [task() for task in tasks]
         return self._workers.run(tasks)
+
+    def background(self, work: Callable[[], None], name: str) -> bool:
+        try:
+            threading.Thread(target=work, name=f"headgate-{name}", daemon=True).start()
+        except RuntimeError:  # at the end of the process, or at a limit of the system
+            return False
+        return True
 
     def user(self) -> str:
         try:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from headgate.commit.announcements import DEFAULT_HEARTBEAT, MIN_HEARTBEAT, Announcements
 from headgate.commit.checkpoints import Checkpoints, state_at
 from headgate.commit.driver import Driver
 from headgate.commit.genesis import decide_identity, read_identity, refuse_existing
@@ -21,29 +22,34 @@ from headgate.core.arguments import version_number, whole_number
 from headgate.core.choice import Verdict, choose, parse_strategy, require_for_init, verdicts
 from headgate.core.conflict import Incompatible
 from headgate.core.fold import empty_state
-from headgate.core.isolation import isolation_named
+from headgate.core.instants import timeline
+from headgate.core.isolation import Isolation, isolation_named
 from headgate.core.lookup import found_table, found_tag
-from headgate.core.retry import Effort, RetryPolicy, delay_seconds
-from headgate.errors import AlreadyExistsError, HeadgateError, InvalidInputError, NotFoundError
+from headgate.core.retry import MAX_WAIT, Effort, RetryPolicy, delay_seconds
+from headgate.core.settings import CANDIDATES
+from headgate.entries import LogEntry, log_entry
+from headgate.envelope import Envelope, make_envelope
+from headgate.errors import (
+    AlreadyExistsError,
+    HeadgateError,
+    InvalidInputError,
+    NotFoundError,
+    StorageError,
+)
 from headgate.host import SYSTEM, Host
 from headgate.model.identifiers import TxId, is_txid
 from headgate.model.identity import DEFAULT_DIVISOR, MAX_DIVISOR, MIN_DIVISOR, LakeIdentity
-from headgate.model.json_object import Json
+from headgate.model.instant import Instant
 from headgate.model.probe import ProbeReport, Promise
 from headgate.model.record import Record
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableAction, TableCommit, TableRef
 from headgate.publishing import publish
+from headgate.result import CommitResult
 from headgate.storage.capabilities import Store
 from headgate.storage.location import Options, hadoop_place, open_store
-from headgate.transaction import (
-    CommitResult,
-    Transaction,
-    TransactionConflictError,
-    gave_up,
-    make_envelope,
-)
+from headgate.transaction import Transaction, TransactionConflictError, gave_up
 from headgate.view import LakeView, moment
 
 if TYPE_CHECKING:
@@ -51,30 +57,6 @@ if TYPE_CHECKING:
 
     from headgate.iceberg.loader import TableLoader
     from headgate.table import Table
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One commit, as `Lake.log` shows it."""
-
-    version: int
-    txid: str
-    kind: str
-    committed_at: datetime
-    started_at: datetime
-    user: str
-    host: str
-    args: tuple[str, ...]
-    base: int
-    attempts: int
-    app: tuple[str, int] | None
-    lake_properties: Mapping[str, str | None]
-    tags: Mapping[str, int | None]
-    properties: Mapping[str, str]
-    tables: tuple[str, ...]
-    cancels: tuple[str, ...]
-    next_strategy: str
-    record: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +89,13 @@ class Resolution:
 class Lake:
     """A root location with one log. Safe to share between threads; cheap to open in each process."""
 
-    def __init__(self, log: CommitLog, checkpoints: Checkpoints, retry: RetryPolicy) -> None:
+    def __init__(
+        self, log: CommitLog, checkpoints: Checkpoints, retry: RetryPolicy, announcements: Announcements
+    ) -> None:
         self._log = log
         self._checkpoints = checkpoints
         self._retry = retry
+        self._announcements = announcements
         self._loader: TableLoader | None = None
 
     # --- making and opening ------------------------------------------------------------------------------
@@ -124,6 +109,7 @@ class Lake:
         divisor: int = DEFAULT_DIVISOR,
         options: Options | None = None,
         retry: RetryPolicy | None = None,
+        heartbeat: timedelta = DEFAULT_HEARTBEAT,
         host: Host = SYSTEM,
         on_probe: Callable[[ProbeReport], None] | None = None,
     ) -> Lake:
@@ -136,6 +122,7 @@ class Lake:
         """
         wanted = None if strategy is None else parse_strategy(strategy)
         _check_divisor(divisor)
+        _check_heartbeat(heartbeat)
         policy = _policy(retry, RetryPolicy())
         driver = Driver(_store(place, options), host)
         # Before the probe writes anything: a lake that exists must not be touched.
@@ -152,7 +139,7 @@ class Lake:
             created_at=host.now(),
         )
         decide_identity(driver, identity)
-        return cls._open(driver, policy)
+        return cls._open(driver, policy, heartbeat)
 
     @classmethod
     def open(
@@ -161,22 +148,26 @@ class Lake:
         *,
         options: Options | None = None,
         retry: RetryPolicy | None = None,
+        heartbeat: timedelta = DEFAULT_HEARTBEAT,
         host: Host = SYSTEM,
     ) -> Lake:
         """Opens the lake at `place`, at its newest version.
 
         Reads one checkpoint and at most `divisor` records, however long the log is. Changes nothing.
+        `heartbeat` is how often running transactions of this handle say that they are alive, if they announce
+        themselves at all.
         """
-        return cls._open(Driver(_store(place, options), host), _policy(retry, RetryPolicy()))
+        _check_heartbeat(heartbeat)
+        return cls._open(Driver(_store(place, options), host), _policy(retry, RetryPolicy()), heartbeat)
 
     @classmethod
-    def _open(cls, driver: Driver, retry: RetryPolicy) -> Lake:
+    def _open(cls, driver: Driver, retry: RetryPolicy, heartbeat: timedelta) -> Lake:
         identity, identity_bytes = read_identity(driver)
         genesis = empty_state(identity, identity_bytes)
         log = CommitLog(driver, identity, genesis)
         checkpoints = Checkpoints(log, genesis)
         checkpoints.open()
-        return cls(log, checkpoints, retry)
+        return cls(log, checkpoints, retry, Announcements(driver, heartbeat))
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -265,6 +256,23 @@ class Lake:
         count = newest.version.number if limit is None else limit
         return tuple(log_entry(record) for record in self._log.records_down(newest, count))
 
+    def timeline(self, *, limit: int | None = 50, pending: bool = False) -> tuple[Instant, ...]:
+        """What is running and planned, then what has ended, newest first.
+
+        The newest `limit` commits are read for it, or all if it is None, or none if only what is `pending` is
+        wanted. Announcements that transactions left behind when they died are removed on the way.
+        """
+        if limit is not None and whole_number("limit", limit) < 0:
+            raise InvalidInputError(f"limit must not be negative, but is {limit}")
+        newest = self._refreshed()
+        count = 0 if pending else newest.version.number if limit is None else limit
+        records = tuple(self._log.records_down(newest, count))
+        plans = self._driver.host.together(
+            [partial(self._log.record, plan.version) for plan in newest.plans.values()]
+        )
+        running = self._announcements.running(is_over=newest.cancelled.__contains__)
+        return timeline(records, plans, running, newest, self._driver.host.now())
+
     def doctor(self) -> Diagnosis:
         """Tries out the storage again, and judges every strategy by what it finds."""
         report = probe(self._driver.store, self._driver.host)
@@ -342,15 +350,30 @@ class Lake:
         """
         chosen = None if isolation is None else isolation_named(isolation)
         envelope = make_envelope(self._driver.host, args, app, properties)
-        policy = _policy(retry, self._retry)
+        return self._begin(envelope, _policy(retry, self._retry), self._refreshed(), Effort(), chosen)
+
+    def _begin(
+        self,
+        envelope: Envelope,
+        policy: RetryPolicy,
+        base: LakeState,
+        effort: Effort,
+        isolation: Isolation | None = None,
+    ) -> Transaction:
+        pending = None
+        if CANDIDATES.of(base.properties) == "start":
+            pending = self._announcements.txids() | frozenset(base.plans)
         return Transaction(
             self._log,
             self._table_loader,
             envelope,
             policy,
             self._after_commit,
-            self._refreshed(),
-            isolation=chosen,
+            self._announcements,
+            base,
+            pending,
+            effort,
+            isolation,
         )
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
@@ -382,23 +405,55 @@ class Lake:
         choose(probe(self._driver.store, self._driver.host), wanted, self.place)
         return self._run(args, lambda tx: tx.choose_strategy(wanted))
 
+    def cancel(self, txid: str, *, args: Sequence[str] = ()) -> CommitResult:
+        """Gives up a pending plan, or a running transaction, which then can never commit.
+
+        Raises `InvalidInputError` if it was committed, completed or cancelled before; the log is searched for
+        it from the newest version down.
+        """
+        wanted, newest = _txid(txid), self._refreshed()
+        if wanted not in newest.plans:
+            self._refuse_ended(wanted, newest)
+        result = self._run(args, lambda tx: tx.cancel(wanted), newest)
+        try:
+            self._announcements.retire(wanted)
+        except StorageError as error:
+            left = f"removing the announcement: {error.problem}"
+            return replace(result, postponed=(*result.postponed, left))
+        return result
+
+    def _refuse_ended(self, txid: TxId, newest: LakeState) -> None:
+        committed = self._committed(txid, newest)
+        if committed is not None:
+            raise InvalidInputError(
+                f"{txid} was committed as version {committed.version}, and nothing of it is pending",
+                "what is committed can only be undone by another change",
+            )
+        if txid in newest.cancelled:
+            raise InvalidInputError(
+                f"{txid} was cancelled by version {newest.cancelled[txid]}", "nothing to do"
+            )
+
+    def _committed(self, txid: TxId, newest: LakeState) -> Record | None:
+        """The record of a transaction, if it is in the log."""
+        records = self._log.records_down(newest, newest.version.number)
+        return next((record for record in records if record.txid == txid), None)
+
     def resolve(self, txid: str) -> Resolution:
         """Settles what became of a transaction whose writer lost the answer, or died.
 
         If it is in the log, which is searched from the newest version down, it was committed. Otherwise a
         record is committed that cancels it, so that it never will be, even if its writer is only asleep.
         """
-        if not isinstance(txid, str) or not is_txid(txid):
-            raise InvalidInputError(f"{txid!r} is not a transaction id", "take it from the error or the log")
-        newest = self._refreshed()
+        wanted, newest = _txid(txid), self._refreshed()
         # The whole log: a wrong answer here would stand for ever.
-        for record in self._log.records_down(newest, newest.version.number):
-            if record.txid.text == txid:
-                return Resolution(txid, record.version.number)
-        if TxId(txid) in newest.cancelled:
+        found = self._committed(wanted, newest)
+        if found is not None:
+            return Resolution(txid, found.version.number)
+        if wanted in newest.cancelled:
             return Resolution(txid, None)
         try:
-            self._run((), lambda tx: tx.cancel(TxId(txid)), newest)
+            self._run((), lambda tx: tx.cancel(wanted), newest)
         except TransactionConflictError as error:
             committed = [c.other for c in error.conflicts if c.other.txid.text == txid]
             if not committed:
@@ -417,11 +472,10 @@ class Lake:
         envelope = make_envelope(self._driver.host, args, None, None)
         base, effort = base or self._log.newest, Effort()
         for run in range(1, self._retry.attempts + 1):
-            tx = Transaction(
-                self._log, self._table_loader, envelope, self._retry, self._after_commit, base, effort
-            )
+            tx = self._begin(envelope, self._retry, base, effort)
             try:
-                change(tx)
+                with tx:
+                    change(tx)
             except (InvalidInputError, NotFoundError, AlreadyExistsError):
                 # The base may be older than what others have seen: a table or a column that is missing there
                 # can exist by now.
@@ -429,9 +483,6 @@ class Lake:
                 if run == self._retry.attempts or newest.version <= base.version:
                     raise
                 base = newest
-                continue
-            try:
-                return tx.commit()
             except TransactionConflictError as error:
                 if isinstance(error.outcome, Incompatible):
                     raise
@@ -439,6 +490,8 @@ class Lake:
                 if run == self._retry.attempts or not effort.left_seconds(self._retry):
                     raise gave_up(error, run, effort) from error
                 effort = self._wait_for_run(run, effort)
+            else:
+                return tx.result
         raise AssertionError("the last run returns or raises")
 
     def _wait_for_run(self, runs: int, effort: Effort) -> Effort:
@@ -549,32 +602,10 @@ def _tags(state: LakeState) -> Mapping[str, int]:
     return MappingProxyType({name: version.number for name, version in sorted(state.tags.items())})
 
 
-def log_entry(record: Record) -> LogEntry:
-    """A record as people see it."""
-    change = record.lake_properties
-    return LogEntry(
-        version=record.version.number,
-        txid=record.txid.text,
-        kind=record.kind,
-        committed_at=record.committed_at,
-        started_at=record.started_at,
-        user=record.command.user,
-        host=record.command.host,
-        args=record.command.args,
-        base=record.base.number,
-        attempts=record.attempts,
-        app=None if record.app is None else (record.app.app, record.app.batch),
-        lake_properties={**change.set, **dict.fromkeys(sorted(change.removed))},
-        tags={
-            **{name: version.number for name, version in record.tags.set.items()},
-            **dict.fromkeys(sorted(record.tags.removed)),
-        },
-        properties=dict(record.properties),
-        tables=tuple(f"{table.action.value} {table.name}" for table in record.tables),
-        cancels=tuple(txid.text for txid in record.cancels),
-        next_strategy=record.next_strategy,
-        record=record.to_json(),
-    )
+def _txid(text: str) -> TxId:
+    if not isinstance(text, str) or not is_txid(text):
+        raise InvalidInputError(f"{text!r} is not a transaction id", "take it from the error or the log")
+    return TxId(text)
 
 
 def _store(place: str | os.PathLike[str] | Store, options: Options | None) -> Store:
@@ -614,4 +645,13 @@ def _check_divisor(divisor: int) -> None:
     if not number or not MIN_DIVISOR <= divisor <= MAX_DIVISOR:
         raise InvalidInputError(
             f"the divisor must be a number from {MIN_DIVISOR} to {MAX_DIVISOR}, but is {divisor!r}"
+        )
+
+
+def _check_heartbeat(interval: timedelta) -> None:
+    if not isinstance(interval, timedelta) or not MIN_HEARTBEAT <= interval <= MAX_WAIT:
+        raise InvalidInputError(
+            f"the heartbeat must be a timedelta from {MIN_HEARTBEAT.total_seconds():g} s to a day, "
+            f"but is {interval!r}",
+            "write heartbeat=timedelta(seconds=10)",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headgate.changes import TableChange
@@ -14,6 +15,9 @@ from headgate.iceberg.planning import Plan, plan, planned
 from headgate.iceberg.rewriting import Rewritten, without_matching
 from headgate.iceberg.rows import IncomingRows
 from headgate.iceberg.selection import selection_of
+from headgate.model.announcement import Intent
+from headgate.model.footprint import file_mark
+from headgate.preparation import virtual_path
 from headgate.reading import isolation_of
 
 VERB = "overwrite"
@@ -30,47 +34,80 @@ class Overwriting:
     metadata: TableMetadata
     loader: TableLoader
     rows: IncomingRows
+    announce: Callable[[Intent, TableChange], None]
 
     def all(self) -> TableChange:
         """Replaces every row that the transaction sees, its own among them."""
-        replaced = {planned.file.path: planned.file for planned in self._at_base(None).files}
-        return replace(
+        at_base = self._at_base(None)
+        change = replace(
             self.change,
-            added=self.rows.written(),
-            replaced=replaced,
+            added=(),
+            replaced={planned.file.path: planned.file for planned in at_base.files},
             rewritten=frozenset(),
             deletes=(),
             replaces_all=True,
             verbs=self.change.verbs | {VERB},
             isolation=isolation_of(self.metadata),
         )
+        self._announce(change, at_base)
+        return replace(change, added=self.rows.written())
 
     def some(self, where: str) -> TableChange:
         """Replaces the rows that `where` selects by the new ones, which must all be such."""
         matching = bind_text(where, self.metadata.schema)
-        return self._replacing(self.rows.written_matching(matching, where), matching)
+        at_base = self._at_base(matching)
+        whole = [planned.file for planned in at_base.whole]
+        self._announce(self._selecting(matching, whole), at_base)
+        return self._replacing(self.rows.written_matching(matching, where), matching, at_base)
 
     def partitions(self) -> TableChange:
         """Replaces the partitions, by the present spec, that the new rows belong to."""
+        self._announce(self.change, None)  # which partitions, only the rows can tell
         written = self.rows.written()
         touched: frozenset[Partition] = frozenset(file.partition for file in written)
-        return self._replacing(written, in_partitions(self.metadata.spec, self.metadata.schema, touched))
+        matching = in_partitions(self.metadata.spec, self.metadata.schema, touched)
+        return self._replacing(written, matching, self._at_base(matching))
 
-    def _replacing(self, written: tuple[DataFile, ...], matching: Bound) -> TableChange:
+    def _replacing(self, written: tuple[DataFile, ...], matching: Bound, at_base: Plan) -> TableChange:
         before = self.change
-        found = self._at_base(matching)
-        at_base = without_matching(found, matching, self.rows.rewrite)
+        rest = without_matching(at_base, matching, self.rows.rewrite)
         own = without_matching(self._own(matching), matching, self.rows.rewrite)
-        anew = {file.path for file in at_base.removed} - {whole.file.path for whole in found.whole}
+        added = (*_without(before.added, own), *own.added, *rest.added, *written)
+        anew = {file.path for file in rest.removed} - {whole.file.path for whole in at_base.whole}
+        change = self._selecting(matching, rest.removed)
+        return replace(change, added=added, rewritten=before.rewritten | anew)
+
+    def _selecting(self, matching: Bound, removed: Iterable[DataFile]) -> TableChange:
+        """The change with an overwrite of some rows, as far as the files go that it removes."""
+        before = self.change
         return replace(
             before,
-            added=(*_without(before.added, own), *own.added, *at_base.added, *written),
-            replaced={**(before.replaced or {}), **{file.path: file for file in at_base.removed}},
-            rewritten=before.rewritten | anew,
+            replaced={**(before.replaced or {}), **{file.path: file for file in removed}},
             overwrites=(*before.overwrites, selection_of(matching, self.metadata)),
             verbs=before.verbs | {VERB},
             isolation=isolation_of(self.metadata),
         )
+
+    def _announce(self, change: TableChange, at_base: Plan | None) -> None:
+        """Tells others what the overwrite is about, before its rows are written. Nobody sees a new table."""
+        if change.base is None:
+            return
+        files = None if at_base is None else [planned.file for planned in at_base.files]
+        self.announce(
+            Intent.of(
+                "overwrite",
+                change.name,
+                change.base.uuid,
+                self._paths(change, files),
+                None if files is None else (file_mark(file.path) for file in files),
+            ),
+            change,
+        )
+
+    def _paths(self, change: TableChange, files: Sequence[DataFile] | None) -> Iterable[str]:
+        if files is None:
+            return ()
+        return {virtual_path(change.name, file, self.metadata) for file in files}
 
     def _at_base(self, matching: Bound | None) -> Plan:
         """What the transaction sees of the table's files, without those that it has removed itself."""

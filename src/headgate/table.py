@@ -22,8 +22,8 @@ from headgate.iceberg.snapshot import LIVE_RECORDS, TOTAL_RECORDS
 from headgate.iceberg.sorting import written_sort_field
 from headgate.model.table import TableRef
 from headgate.reading import checked_limit, chosen_columns, understood
+from headgate.result import CommitResult
 from headgate.structure import Evolvable
-from headgate.transaction import CommitResult
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,19 +8,20 @@ another writer can see exists before the record is decided.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import Enum
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headgate.changes import Changes, TableChange, TableRead
+from headgate.commit.announcements import Announcements
 from headgate.commit.driver import Driver, Waiting
 from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
-from headgate.core.arguments import app_batch, public_properties, tag_name, text_by_name, texts
+from headgate.core.arguments import public_properties, tag_name, texts
+from headgate.core.candidates import Beginning, candidates
 from headgate.core.conflict import (
     Conflict,
     Incompatible,
@@ -33,17 +34,24 @@ from headgate.core.conflict import (
 )
 from headgate.core.isolation import Isolation
 from headgate.core.lookup import found_table, found_tag
+from headgate.core.pending import PendingConflict
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds, read_ahead
-from headgate.core.secrets import without_secret_values, without_secrets
+from headgate.core.settings import EARLY, OF_LAKES, check_settings
+from headgate.envelope import Envelope
 from headgate.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError
 from headgate.evidence import FetchedEvidence
 from headgate.forks import renew_after_fork
-from headgate.host import Host
+from headgate.model.announcement import Intent
+from headgate.model.footprint import file_mark
 from headgate.model.identifiers import TxId, Version
-from headgate.model.record import AppBatch, Command, PropertyChange, Record, TagChange
+from headgate.model.json_object import Json
+from headgate.model.plan import MAX_INPUTS, PendingPlan, Service
+from headgate.model.record import PropertyChange, Record, TagChange
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableCommit
+from headgate.presence import Presence
+from headgate.result import CommitResult
 
 if TYPE_CHECKING:
     from headgate.iceberg.loader import TableLoader
@@ -52,31 +60,6 @@ if TYPE_CHECKING:
 
 
 NOTHING_SPENT = Effort()
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """What became of a transaction.
-
-    `attempts` counts the versions that were tried, over all runs of the operation; `waited_seconds` is the
-    time lost to other writers. `postponed` names work that was due after the commit and failed; the next
-    writer does it. The commit itself is not affected.
-
-    `already_committed`: the application had committed this batch, or a later one, before. Nothing was
-    written, and `txid`, that of this transaction, stands nowhere in the log. The lake remembers only the
-    newest batch of each application: `version` is the one that committed it, and `newest_batch` is its
-    number. So `version` is that of the repeated batch itself if `newest_batch` is its number; if it is
-    higher, all that can be said is that nothing of this batch is missing at `version`.
-    """
-
-    version: int
-    txid: str
-    attempts: int
-    waited_seconds: float = 0.0
-    already_committed: bool = False
-    newest_batch: int | None = None
-    postponed: tuple[str, ...] = ()
-    hook_failures: tuple[str, ...] = ()
 
 
 class AfterCommit(Protocol):
@@ -102,37 +85,6 @@ class Stage(Enum):
     ABORTED = "aborted"
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """What accompanies the changes: who asked, for which batch, with which remarks."""
-
-    command: Command
-    started_at: datetime
-    app: AppBatch | None = None
-    properties: Mapping[str, str] | None = None
-
-    def remarks(self) -> dict[str, str]:
-        """What is also written into the snapshots of the tables, for an audit from there."""
-        remarks = dict(self.properties or {})
-        if self.command.args:
-            remarks["headgate.command"] = self.command.args[0]
-        if self.app is not None:
-            remarks |= {"headgate.app": self.app.app, "headgate.batch": str(self.app.batch)}
-        return remarks
-
-
-def make_envelope(
-    host: Host, args: Sequence[str], app: tuple[str, int] | None, properties: Mapping[str, str] | None
-) -> Envelope:
-    """Checks what the caller gave, and removes secrets from it."""
-    return Envelope(
-        command=Command(without_secrets(texts("args", args)), host.user(), host.name(), host.process()),
-        started_at=host.now(),
-        app=None if app is None else app_batch(app),
-        properties=without_secret_values(text_by_name({} if properties is None else properties).items()),
-    )
-
-
 class Transaction:
     """Made by `Lake.transaction`. Use it in a `with` block, which commits at the end, or call `commit`."""
 
@@ -143,7 +95,9 @@ class Transaction:
         envelope: Envelope,
         retry: RetryPolicy,
         after_commit: AfterCommit,
+        announcements: Announcements,
         base: LakeState,
+        pending: frozenset[TxId] | None = None,
         effort: Effort = NOTHING_SPENT,
         isolation: Isolation | None = None,
     ) -> None:
@@ -155,6 +109,11 @@ class Transaction:
         self._after_commit = after_commit
         self._txid = self._host.new_txid()
         self._base = base
+        self._beginning = Beginning(base.version, pending)
+        self._presence = Presence(
+            announcements, loader, self._txid, base, envelope.started_at, envelope.command
+        )
+        self._yielding: tuple[TxId, ...] = ()
         self._state = base
         self._unchecked: tuple[Record, ...] = ()
         self._changes = Changes()
@@ -208,6 +167,7 @@ class Transaction:
         """Sets lake properties. They are data, kept for ever and as they are: a secret name is refused."""
         self._require_open()
         given = public_properties(properties)
+        check_settings(given, OF_LAKES)
         before = self._changes.properties
         change = PropertyChange({**before.set, **given}, before.removed - frozenset(given))
         self._changes = replace(self._changes, properties=change)
@@ -240,8 +200,41 @@ class Transaction:
         self._require_open()
         self._changes = replace(self._changes, strategy=strategy)
 
+    # --- table services ---------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        service: Service,
+        table: str,
+        inputs: Iterable[str],
+        paths: Iterable[str],
+        details: Mapping[str, Json] | None = None,
+    ) -> TxId:
+        """Schedules a table service, and returns the name of the plan: the txid of this transaction.
+
+        `inputs` are the paths of the files that it will rewrite, `paths` the virtual paths where they lie.
+        `details` are kept with it. Committing it is refused if a pending plan has some of the inputs.
+        """
+        self._require_open()
+        marks = frozenset(file_mark(path) for path in inputs)
+        plan = PendingPlan(
+            txid=self._txid,
+            service=service,
+            table=found_table(self._base, table).uuid,
+            inputs=marks if len(marks) <= MAX_INPUTS else None,
+            paths=frozenset(paths),
+            unknown=details or {},
+        )
+        self._changes = replace(self._changes, plan=plan)
+        return self._txid
+
+    def complete(self, plan: TxId) -> None:
+        """Makes this the transaction that completes a plan; the commit is refused unless it is pending."""
+        self._require_open()
+        self._changes = replace(self._changes, completes=(*self._changes.completes, plan))
+
     def cancel(self, txid: TxId) -> None:
-        """Forbids another transaction to commit, if it has not done so yet."""
+        """Gives up a pending plan, or forbids a transaction to commit if it has not done so yet."""
         self._require_open()
         self._changes = replace(self._changes, cancels=(*self._changes.cancels, txid))
 
@@ -291,6 +284,7 @@ class Transaction:
         with self._one_at_a_time:
             self._require_open()
             self._stage = Stage.ABORTED
+            self._presence.leave()
 
     def commit(self) -> CommitResult:
         """Makes the changes visible as one new version.
@@ -330,16 +324,21 @@ class Transaction:
         started = self._host.elapsed()
         try:
             result = self._commit(started + self._patience_seconds)
-        except BaseException:
+        except BaseException as error:
             # What was offered and not answered stays unsettled; everything else is over.
             if self._stage is Stage.OPEN:
                 self._stage = Stage.ABORTED if self._result is None else Stage.COMMITTED
+                # Whoever interrupts us is not kept waiting for a request.
+                leave = self._presence.leave if isinstance(error, Exception) else self._presence.fall_silent
+                leave()
             raise
         finally:
             self._effort = self._effort.spent(self._host.elapsed() - started)
+        self._presence.leave()
+        postponed = self._presence.postponed
         if not result.already_committed:
-            postponed = self._after_commit(self._state, self._committed_tables)
-            self._result = replace(result, postponed=postponed)
+            postponed += self._after_commit(self._state, self._committed_tables)
+        self._result = replace(result, postponed=postponed)
         return self.result
 
     def _commit(self, until: float) -> CommitResult:
@@ -460,8 +459,9 @@ class Transaction:
     def _record(self, tables: Sequence[PreparedTable]) -> Record:
         changes, envelope = self._changes, self._envelope
         strategy = self._state.next_strategy if changes.strategy is None else changes.strategy.value
+        version = self._state.version.next()
         return Record(
-            version=self._state.version.next(),
+            version=version,
             txid=self._txid,
             previous=self._state.digest,
             kind=changes.kind,
@@ -477,7 +477,9 @@ class Transaction:
             tags=changes.tags,
             tables=tuple(table.commit for table in tables),
             paths={path: change for table in tables for path, change in table.paths.items()},
-            cancels=changes.cancels,
+            plan=None if changes.plan is None else replace(changes.plan, version=version),
+            completes=changes.completes,
+            cancels=tuple(dict.fromkeys((*changes.cancels, *self._yielding))),
             properties=envelope.properties or {},
         )
 
@@ -518,13 +520,54 @@ class Transaction:
         return "1 attempt" if self._effort.attempts == 1 else f"{self._effort.attempts} attempts"
 
     def _refuse_conflicts(self) -> None:
-        ours = self._changes.footprint(self._txid, self._isolation)
-        conflicts = find_conflicts(ours, self._unchecked, self._evidence)
-        match resolve(conflicts):
-            case Rebasable(carries=()):
-                self._unchecked = ()
-            case _:
-                raise TransactionConflictError(conflict_text(conflicts), next_step(conflicts), conflicts)
+        self._refuse_completed(self._changes)
+        self._unchecked = ()
+        self._yielding = self._refuse_pending(self._changes)
+
+    def _refuse_completed(self, changes: Changes) -> None:
+        chosen = candidates(self._beginning, self._unchecked)
+        ours = changes.footprint(self._txid, self._isolation)
+        conflicts = find_conflicts(ours, (one.record for one in chosen), self._evidence)
+        if resolve(conflicts) != Rebasable():
+            was_pending = {one.record.version for one in chosen if one.was_pending}
+            text = conflict_text(conflicts, was_pending)
+            raise TransactionConflictError(text, next_step(conflicts), conflicts)
+
+    def _refuse_pending(self, changes: Changes) -> tuple[TxId, ...]:
+        """Refuses what cannot go beside what is pending; returns the plans that make way for it."""
+        verdict = self._presence.verdict(changes, self._state)
+        if verdict.conflicts:
+            raise PendingConflictError.of(verdict.conflicts)
+        return verdict.cancels
+
+    # --- before the work ----------------------------------------------------------------------------------
+
+    def announce(self, intent: Intent, change: TableChange) -> None:
+        """Tells others what is about to be done to a table, before the work that takes long.
+
+        `change` is what is known of it by now. With the lake property `conflict.early`, raises the
+        `ConflictError` that the commit would end with, as far as that can be told already.
+        """
+        self._require_open()
+        plan = self._changes.completes[0] if self._changes.completes else None
+        # First: of two that begin at the same moment, at least one sees the other.
+        self._presence.announce(self, intent, plan, self._host.now())
+        if EARLY.is_on(self._state.properties):
+            try:
+                self._check_early(intent, change)
+            except ConflictError:
+                # The caller may keep the transaction; nobody else is to be held up by it.
+                self._presence.leave()
+                raise
+
+    def _check_early(self, intent: Intent, change: TableChange) -> None:
+        self._follow(self._log.catch_up(self._state, 1))
+        changes = self._changes.with_table(change)
+        self._refuse_completed(changes)
+        self._refuse_pending(changes)
+        conflicts = self._presence.early(intent, self._state)
+        if conflicts:
+            raise PendingConflictError.of(conflicts)
 
     def _committed_by_a_twin(self) -> CommitResult | None:
         """If the process was forked with this transaction open, the other one may have committed it."""
@@ -589,6 +632,9 @@ class _Open:
         self.tx._require_open()
         return self.tx._changes
 
+    def announce(self, intent: Intent, change: TableChange) -> None:
+        self.tx.announce(intent, change)
+
     def note(self, change: TableChange) -> None:
         self.tx._require_open()
         self.tx._changes = self.tx._changes.with_table(change)
@@ -614,6 +660,30 @@ class TransactionConflictError(ConflictError):
         return refusal(self.conflicts)
 
 
+class PendingConflictError(TransactionConflictError):
+    """A transaction cannot be committed while others are pending: `pending` says which, and why."""
+
+    def __init__(
+        self,
+        problem: str,
+        next_step: str | None = None,
+        conflicts: tuple[Conflict, ...] = (),
+        pending: tuple[PendingConflict, ...] = (),
+    ) -> None:
+        super().__init__(problem, next_step, conflicts)
+        self.args = (problem, next_step, conflicts, pending)
+        self.pending = pending
+
+    @classmethod
+    def of(cls, pending: tuple[PendingConflict, ...]) -> PendingConflictError:
+        text = "\n".join(f"{one.reason} [rule {one.rule}: {one.name}]" for one in pending)
+        return cls(text, pending[0].next_step, pending=pending)
+
+    @property
+    def outcome(self) -> Retryable | Incompatible:
+        return Retryable(()) if all(one.rerun_helps for one in self.pending) else Incompatible(())
+
+
 def gave_up(error: TransactionConflictError, runs: int, effort: Effort) -> TransactionConflictError:
     """The conflict of the last run of an operation, as the caller of the operation is told it."""
     return TransactionConflictError(
@@ -624,6 +694,9 @@ def gave_up(error: TransactionConflictError, runs: int, effort: Effort) -> Trans
     )
 
 
-def conflict_text(conflicts: Sequence[Conflict]) -> str:
-    """The conflicts in plain words, one line each."""
-    return "\n".join(map(str, conflicts))
+def conflict_text(conflicts: Sequence[Conflict], was_pending: Container[Version] = ()) -> str:
+    """The conflicts in plain words, one line each; `was_pending` are versions that ran when ours began."""
+    return "\n".join(
+        f"{conflict}{' (it was running when yours began)' if conflict.other.version in was_pending else ''}"
+        for conflict in conflicts
+    )

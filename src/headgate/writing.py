@@ -15,6 +15,7 @@ from headgate.changes import Changes, NewTable, TableChange, TableRead
 from headgate.core.arguments import public_properties, texts
 from headgate.core.footprint import Read
 from headgate.core.lookup import found_table
+from headgate.core.settings import OF_TABLES, check_settings
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.arrow_files import read_rows
@@ -31,6 +32,7 @@ from headgate.iceberg.rows import ArrowRows, BatchRows, IncomingRows
 from headgate.iceberg.selection import selection_of
 from headgate.iceberg.sorting import parse_sort_by
 from headgate.iceberg.target import Target
+from headgate.model.announcement import Intent
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange
 from headgate.model.state import LakeState
@@ -66,6 +68,10 @@ class OpenTransaction(Protocol):
 
     def changes(self) -> Changes:
         """What was noted so far; raises if the transaction is over."""
+        ...
+
+    def announce(self, intent: Intent, change: TableChange) -> None:
+        """Tells others what is about to be done; may raise the conflict that it would end in."""
         ...
 
     def note(self, change: TableChange) -> None: ...
@@ -157,6 +163,7 @@ class TableWriter(Evolvable[None]):
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Sets table properties."""
         change, given = self._change(), public_properties(properties)
+        check_settings(given, OF_TABLES)
         merged = PropertyChange({**change.properties.set, **given}, change.properties.removed - set(given))
         self._tx.note(replace(change, properties=merged))
 
@@ -201,7 +208,8 @@ class TableWriter(Evolvable[None]):
 
     def _overwriting(self, rows: Rows) -> Overwriting:
         change = self._change()
-        return Overwriting(change, self._metadata(change), self._tx.loader(), self._incoming(change, rows))
+        rows_in = self._incoming(change, rows)
+        return Overwriting(change, self._metadata(change), self._tx.loader(), rows_in, self._tx.announce)
 
     def _incoming(self, change: TableChange, rows: Rows) -> IncomingRows:
         tx = self._tx
@@ -268,7 +276,9 @@ def create(
     # The same for every attempt of the transaction, and for no other transaction.
     digest = hashlib.sha256(f"{tx.id}/{parsed}".encode()).digest()
     uuid = str(UUID(bytes=digest[:16], version=4))
-    new = NewTable(uuid, columns, spec, order, public_properties(properties))
+    given = public_properties(properties)
+    check_settings(given, OF_TABLES)
+    new = NewTable(uuid, columns, spec, order, given)
     tx.note(TableChange(name, new=new))
     return TableWriter(tx, name)
 

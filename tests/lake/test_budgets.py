@@ -13,7 +13,7 @@ from headgate.changes import TableChange
 from headgate.iceberg.data_file import DataFile
 from headgate.storage.counting import Tally, counted
 from headgate.storage.memory import MemoryStore
-from headgate.storage.requests import Create, Get, ListPage, Put, Rename
+from headgate.storage.requests import Create, Delete, Get, ListPage, Put, Rename
 
 COMMIT = {
     "conditional": {"create": 1},
@@ -139,6 +139,8 @@ BOUNDARY = {"checkpoint": 2}
 def kind_of(key: str) -> str:
     """What an object of a lake is, by its name."""
     name = key.rpartition("/")[2]
+    if key.startswith("control/timeline/"):
+        return "announcement"
     if key.startswith("control/"):
         return "checkpoint" if key.startswith("control/checkpoint/") else "record"
     if name.endswith(".avro"):
@@ -177,6 +179,40 @@ def test_what_an_append_writes() -> None:
         version = table.append(rows(part)).version
         expected = {"data": 1, **APPEND, **(BOUNDARY if version % 10 == 0 else {})}
         assert written(tally) == expected, version
+
+
+def test_an_overwrite_announces_itself_once_and_takes_it_back() -> None:
+    lake, tally = counted_lake("conditional")
+    table = lake.create_table("a.b", "part INT, id BIGINT", partition_by=["part"])
+    table.append(rows(1))
+    for where in (None, "part = 2"):
+        tally.reset()
+        table.overwrite(rows(2), where=where)
+        assert written(tally) == {"data": 1, **APPEND, "announcement": 1}
+        deleted = [request.key for request in tally.history if isinstance(request, Delete)]
+        assert [kind_of(key) for key in deleted] == ["announcement"]
+        assert not [request for request in tally.history if isinstance(request, ListPage)]
+
+
+def test_candidates_by_start_cost_a_listing_at_the_beginning() -> None:
+    lake, tally = counted_lake("conditional")
+    lake.set_properties({"conflict.candidates": "start"})
+    tally.reset()
+    lake.set_properties({"n": "x"})
+    assert tally.counts() == {"create": 1, "list": 1}
+
+
+def test_plans_of_other_tables_cost_nothing() -> None:
+    lake, tally = counted_lake("conditional")
+    for name in ("a.b", "a.c"):
+        lake.create_table(name, "part INT, id BIGINT")
+    table = lake.table("a.b")
+    with lake.transaction() as tx:
+        tx.plan("clustering", "a.c", ["f"], ["/a/c"])
+    tally.reset()
+    table.append(rows(1))
+    assert written(tally) == {"data": 1, **APPEND}
+    assert read(tally) == {"record": 1}
 
 
 def test_what_a_transaction_over_two_tables_writes() -> None:

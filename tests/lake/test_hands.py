@@ -54,7 +54,13 @@ def test_locks_that_are_taken_during_a_fork_are_free_in_the_child(tmp_path: Path
     lake = hg.Lake.init(tmp_path)
     lake.create_table("forked.rows", "id BIGINT")
     loader = lake._table_loader()
-    with lake._log._lock, loader._metadata._lock, loader._lists._lock, loader._entries._lock:
+    with (
+        lake._announcements._lock,
+        lake._log._lock,
+        loader._metadata._lock,
+        loader._lists._lock,
+        loader._entries._lock,
+    ):
         child = os.fork()
         if child == 0:
             signal.alarm(30)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version
+from headgate.model.plan import PendingPlan
 from headgate.model.record import AppBatch, Command, PropertyChange, Record
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -132,4 +133,23 @@ def test_a_year_has_four_digits() -> None:
 )
 def test_what_is_not_a_json_object_is_named(data: bytes) -> None:
     with pytest.raises(CorruptLakeError, match="version 7"):
+        Record.decode(data, Version(7), "here")
+
+
+def test_a_plan_stands_in_its_record_with_what_a_later_release_adds_to_it() -> None:
+    txid = TxId("a" * 32)
+    for inputs in (frozenset({"00", "ff"}), frozenset[str](), None):
+        plan = PendingPlan(
+            txid, "compaction", "u", inputs, frozenset({"/a/b"}), Version(7), {"window": [0, 9]}
+        )
+        record = a_record(kind="plan", plan=plan, completes=(TxId("b" * 32),), cancels=(TxId("c" * 32),))
+        assert Record.decode(record.encode(), Version(7), "here") == record
+    plain = a_record()
+    assert b"plan" not in plain.encode() and b"completes" not in plain.encode()
+
+
+def test_a_record_with_a_service_that_nobody_knows_is_refused() -> None:
+    plan = PendingPlan(TxId("a" * 32), "compaction", "u", None, frozenset(), Version(7))
+    data = a_record(plan=plan).encode().replace(b'"compaction"', b'"cleaning"')
+    with pytest.raises(CorruptLakeError, match="'cleaning' is not a table service"):
         Record.decode(data, Version(7), "here")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version
 from headgate.model.json_object import digest, encode
+from headgate.model.plan import PendingPlan
 from headgate.model.state import AppProgress, LakeState
 from headgate.model.table import TableRef
 
@@ -24,11 +26,30 @@ STATE = LakeState(
     {"sales.orders": TableRef("u", "data/sales/orders", "data/sales/orders/metadata/1.json")},
     {"loader": AppProgress(4, Version(17))},
     {TxId("b" * 32): Version(9)},
+    plans={
+        TxId("c" * 32): PendingPlan(
+            TxId("c" * 32),
+            "clustering",
+            "u",
+            frozenset({"0f", "1e"}),
+            frozenset({"/sales/orders/day=1"}),
+            Version(12),
+            {"window": [10, 20]},
+        ),
+        TxId("d" * 32): PendingPlan(TxId("d" * 32), "compaction", "u", None, frozenset(), Version(13)),
+    },
 )
 
 
 def test_a_checkpoint_is_the_state() -> None:
     assert LakeState.decode(STATE.encode(), Version(20), "here") == STATE
+
+
+def test_a_checkpoint_that_was_written_before_there_were_plans_is_read() -> None:
+    fields = json.loads(STATE.encode())
+    del fields["plans"], fields["checksum"]
+    older = encode({**fields, "checksum": digest(encode(fields))})
+    assert LakeState.decode(older, Version(20), "here") == replace(STATE, plans={})
 
 
 def test_the_order_of_names_does_not_change_the_bytes() -> None:
@@ -53,6 +74,9 @@ def test_any_changed_byte_is_noticed(position: int, value: int) -> None:
     [
         {"apps": {"loader": {"batch": 1, "version": 10**21}}},
         {"cancelled": {"b" * 32: 10**21}},
+        {"cancelled": {"b": 1}},
+        {"plans": {"c": {"service": "clustering", "table": "u", "paths": [], "version": 1}}},
+        {"plans": {"c" * 32: {"service": "cleaning", "table": "u", "paths": [], "version": 1}}},
         {"properties": {"owner": "\ud800"}},
     ],
 )

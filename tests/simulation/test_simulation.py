@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from headgate import presence
 from headgate.commit.conditional import Claiming, ConditionalPublish
 from headgate.commit.filetracker import Accepted, FileTrackerPublish
 from headgate.commit.outcome import Rejected
@@ -45,14 +46,28 @@ def test_the_seeds_visit_what_they_are_meant_to_visit() -> None:
             seen[entry.kind] += 1
             seen[f"then {entry.next_strategy}"] += 1
             seen["rebased"] += entry.attempts > 1
-    for what in ("crashes", "lost answers", "late arrivals", "rebased", "switch", "cancel"):
+            seen["completed plans"] += "completes" in entry.record
+        seen["heartbeats"] += sum("/heartbeat" in line and "timeline/" in line for line in run.trace)
+    for what in ("crashes", "lost answers", "late arrivals", "rebased", "switch", "cancel", "plan"):
+        assert seen[what] >= 3, seen
+    for what in ("completed plans", "heartbeats"):
         assert seen[what] >= 3, seen
     for strategy in ("conditional", "rename", "filetracker"):
         assert seen[f"then {strategy}"] >= 20, seen
 
 
-def seeds_fail(count: int) -> bool:
-    return any(failure_of(seed) is not None for seed in range(count))
+def seeds_fail(count: int, step: int = 1) -> bool:
+    return any(failure_of(seed) is not None for seed in range(0, count * step, step))
+
+
+SEEDS_WITH_TABLES = 4
+"""Every fourth seed has tables, and what is about them."""
+
+
+@pytest.mark.parametrize("forgotten", ["plan_conflicts", "completion_conflicts"])
+def test_plans_that_nobody_compares_are_caught(monkeypatch: pytest.MonkeyPatch, forgotten: str) -> None:
+    monkeypatch.setattr(presence, forgotten, lambda *_: ())
+    assert seeds_fail(60, SEEDS_WITH_TABLES)
 
 
 def test_a_conditional_write_that_takes_silence_for_failure_is_caught(

@@ -13,6 +13,7 @@ from headgate.cli import output, streams
 from headgate.cli import tables as table_output
 from headgate.cli.engine import engine
 from headgate.cli.failure import REFUSED, reported
+from headgate.cli.instants import INSTANT_COLUMNS, instant_json, instant_row
 from headgate.cli.options import (
     AsJson,
     AtTag,
@@ -126,6 +127,48 @@ def log(
         if left and sys.stdout.isatty():
             older = output.command_line("log", place, "--before", str(entries[-1].version))
             output.say(f"{left} older: {older}")
+
+
+@app.command(epilog="Examples: headgate timeline ./lake --pending --- headgate timeline ./lake --cancel TXID")
+def timeline(
+    place: Place,
+    limit: Annotated[int, typer.Option(min=0, help="How many commits to show.")] = 20,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Only what is running or planned; no commit is read.")
+    ] = False,
+    cancel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TXID",
+            help="Give up this plan or running transaction, and do nothing else: it can never commit then.",
+        ),
+    ] = None,
+    option: StoreOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Show what is running and planned, then what has ended, newest first.
+
+    Plain appends do not announce themselves; they are seen once they are committed.
+    """
+    with reported(as_json=json):
+        lake = open_lake(place, option)
+        if cancel is not None:
+            _cancel(lake, cancel, json=json)
+            return
+        instants = lake.timeline(limit=limit, pending=pending)
+        if json:
+            output.print_json([instant_json(instant) for instant in instants])
+        else:
+            title = f"{lake.place}, version {lake.version}"
+            output.print_rows(title, INSTANT_COLUMNS, [instant_row(instant) for instant in instants])
+
+
+def _cancel(lake: Lake, txid: str, *, json: bool) -> None:
+    result = lake.cancel(txid, args=["headgate", "timeline", "--cancel", txid])
+    if json:
+        output.print_json({"txid": txid, "cancelled": True, "version": result.version})
+    else:
+        output.say(f"version {result.version}: {txid} is cancelled and can never commit")
 
 
 @app.command(

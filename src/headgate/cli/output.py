@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headgate.lake import Diagnosis, Lake, LogEntry, Resolution
+from headgate.entries import LogEntry
+from headgate.lake import Diagnosis, Lake, Resolution
 from headgate.model.probe import ProbeReport
 from headgate.view import LakeView
 
@@ -117,6 +118,7 @@ def _change_text(entry: LogEntry) -> str:
         f"untag {name}" if version is None else f"tag {name} = {version}"
         for name, version in entry.tags.items()
     ]
+    parts += entry.plans
     parts += [f"cancels {txid}" for txid in entry.cancels]
     if entry.kind == "switch":
         parts.append(f"next strategy: {entry.next_strategy}")

@@ -10,6 +10,7 @@ from headgate.model.identifiers import TxId, Version, is_txid, padded, unpadded
 LOG = "control/log/"
 CHECKPOINTS = "control/checkpoint/"
 LAST_CHECKPOINT = f"{CHECKPOINTS}last.json"
+TIMELINE = "control/timeline/"
 IDENTITY = "headgate.json"
 
 
@@ -19,6 +20,16 @@ def checkpoint_key(version: Version) -> str:
 
 def checkpoint_version(key: str) -> Version | None:
     return _number_between(key, CHECKPOINTS, ".json")
+
+
+def announcement_key(txid: TxId) -> str:
+    return f"{TIMELINE}{txid}.json"
+
+
+def announced_txid(key: str) -> TxId | None:
+    """The transaction that a key below `TIMELINE` announces; None for other keys."""
+    text = key.removeprefix(TIMELINE).removesuffix(".json")
+    return TxId(text) if is_txid(text) and key == announcement_key(TxId(text)) else None
 
 
 class RecordLayout(Protocol):

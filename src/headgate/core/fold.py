@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.model.identifiers import GENESIS, Version
+from headgate.model.identifiers import GENESIS, TxId, Version
 from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
+from headgate.model.plan import PendingPlan
 from headgate.model.record import Record
 from headgate.model.state import AppProgress, LakeState
 from headgate.model.table import TableAction, TableRef
+
+MAX_CANCELLED = 1000
+"""How many cancelled transactions a state remembers: the newest, so that a checkpoint stays small.
+
+Forgetting the others is safe. A transaction reads every record above its base before it commits, and one that
+cancels it is always above its base: its id was drawn after the base was read. What the state remembers only
+saves a search in the log.
+"""
 
 
 def empty_state(identity: LakeIdentity, identity_bytes: bytes) -> LakeState:
@@ -34,10 +43,33 @@ def apply(state: LakeState, record: Record, record_bytes: bytes) -> LakeState:
         apps=_apps(state, record),
         tags=_tags(state, record),
         committed_at=record.committed_at,
-        cancelled=state.cancelled
-        if not record.cancels
-        else {**state.cancelled, **dict.fromkeys(record.cancels, record.version)},
+        cancelled=_cancelled(state, record),
+        plans=_plans(state, record),
     )
+
+
+def _cancelled(state: LakeState, record: Record) -> Mapping[TxId, Version]:
+    if not record.cancels:
+        return state.cancelled
+    known = {**state.cancelled, **dict.fromkeys(record.cancels, record.version)}
+    if len(known) <= MAX_CANCELLED:
+        return known
+    # The same for whoever folds the same records, so that all write the same checkpoint.
+    newest = sorted(known, key=lambda txid: (known[txid], txid), reverse=True)
+    return {txid: known[txid] for txid in newest[:MAX_CANCELLED]}
+
+
+def _plans(state: LakeState, record: Record) -> Mapping[TxId, PendingPlan]:
+    ended = {*record.completes, *record.cancels}
+    gone = {commit.table.uuid for commit in record.tables if commit.action is TableAction.DROP}
+    if record.plan is None and not (state.plans and (ended or gone)):
+        return state.plans
+    kept = {
+        txid: plan
+        for txid, plan in state.plans.items()
+        if txid not in ended and plan.table not in gone  # nobody can do anything for a dropped table
+    }
+    return kept if record.plan is None else {**kept, record.txid: record.plan}
 
 
 def _properties(state: LakeState, record: Record) -> Mapping[str, str]:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headgate.lake import Lake
-    from headgate.transaction import CommitResult, Transaction
+    from headgate.result import CommitResult
+    from headgate.transaction import Transaction
 
 OnProgress: TypeAlias = Callable[[int, int, int], None]
 """Is told, each time anew: the bytes that were read, those of all files, and the rows so far."""

@@ -14,6 +14,7 @@ from datetime import datetime
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.json_object import Json, JsonObject, encode, timestamp
+from headgate.model.plan import PendingPlan
 from headgate.model.table import PathChange, TableCommit
 from headgate.release import __version__
 
@@ -140,6 +141,8 @@ KNOWN_FIELDS = (
     "tags",
     "tables",
     "paths",
+    "plan",
+    "completes",
     "cancels",
     "next_strategy",
     "properties",
@@ -154,6 +157,10 @@ class Record:
     names that this release does not know) says how the version after this one is claimed. Times are for
     people: no decision uses them. `committed_at` never goes back from one version to the next, whatever the
     clocks of the writers say, so a version can be found by time.
+
+    `plan` is the table service that it schedules; `completes` are the plans, by the transactions that
+    scheduled them, whose work it commits; `cancels` are plans that are given up and transactions that must
+    not commit any more.
     """
 
     version: Version
@@ -171,6 +178,8 @@ class Record:
     tags: TagChange = field(default_factory=TagChange)
     tables: tuple[TableCommit, ...] = ()
     paths: Mapping[str, PathChange] = field(default_factory=dict)
+    plan: PendingPlan | None = None
+    completes: tuple[TxId, ...] = ()
     cancels: tuple[TxId, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     unknown: Mapping[str, Json] = field(default_factory=dict)
@@ -202,6 +211,10 @@ class Record:
             fields["tables"] = [table.to_json() for table in self.tables]
         if self.paths:
             fields["paths"] = {path: change.to_json() for path, change in self.paths.items()}
+        if self.plan is not None:
+            fields["plan"] = self.plan.to_json()
+        if self.completes:
+            fields["completes"] = [txid.text for txid in self.completes]
         if self.cancels:
             fields["cancels"] = [txid.text for txid in self.cancels]
         if self.properties:
@@ -221,9 +234,11 @@ class Record:
         app = source.optional_object("app")
         changed = source.optional_object("lake_properties")
         tags = source.optional_object("tags")
+        plan = source.optional_object("plan")
+        txid = _txid(source, source.text("txid"))
         return cls(
             version=version,
-            txid=_txid(source, source.text("txid")),
+            txid=txid,
             previous=source.text("previous"),
             kind=source.text("kind"),
             started_at=source.moment("started_at"),
@@ -237,6 +252,8 @@ class Record:
             tags=TagChange() if tags is None else TagChange.from_json(tags),
             tables=tuple(TableCommit.from_json(table) for table in source.objects("tables")),
             paths={path: PathChange.from_json(inside) for path, inside in source.objects_by_name("paths")},
+            plan=None if plan is None else PendingPlan.from_json(plan, txid, version),
+            completes=tuple(_txid(source, text) for text in source.texts("completes")),
             cancels=tuple(_txid(source, text) for text in source.texts("cancels")),
             properties=source.text_by_name("properties"),
             unknown=source.unknown(*KNOWN_FIELDS),

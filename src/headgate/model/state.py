@@ -9,6 +9,7 @@ from datetime import datetime
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.json_object import Json, JsonObject, digest, encode, timestamp
+from headgate.model.plan import PendingPlan
 from headgate.model.table import TableRef
 
 CHECKPOINT_FORMAT = 1
@@ -27,7 +28,9 @@ class LakeState:
     """Everything that a commit on top of `version` must know, in a size that does not grow with versions.
 
     `digest` is that of the record of `version`; `identity` that of record 0, which says whose log this is.
-    `committed_at` is the time that the record carries; None before the first one.
+    `committed_at` is the time that the record carries; None before the first one. `plans` are the table
+    services that are pending, by the transaction that scheduled each. `cancelled` are transactions that must
+    not commit, each with the version that says so: the newest ones only, see `core.fold`.
     """
 
     version: Version
@@ -40,6 +43,7 @@ class LakeState:
     cancelled: Mapping[TxId, Version] = field(default_factory=dict)
     tags: Mapping[str, Version] = field(default_factory=dict)
     committed_at: datetime | None = None
+    plans: Mapping[TxId, PendingPlan] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """The checkpoint of this state: the same bytes whoever writes it."""
@@ -59,6 +63,11 @@ class LakeState:
             "cancelled": {txid.text: version.number for txid, version in self.cancelled.items()},
             "tags": {name: version.number for name, version in self.tags.items()},
         }
+        if self.plans:
+            fields["plans"] = {
+                txid.text: {**plan.to_json(), "version": plan.version.number}
+                for txid, plan in self.plans.items()
+            }
         if self.committed_at is not None:
             fields["committed_at"] = timestamp(self.committed_at)
         return encode({**fields, "checksum": digest(encode(fields))})
@@ -78,9 +87,6 @@ class LakeState:
         if source.text("checksum") != _checksum(source):
             raise CorruptLakeError(f"{source.origin} does not fit its checksum")
         cancelled = source.object("cancelled")
-        for text in cancelled.fields:
-            if not is_txid(text):
-                raise CorruptLakeError(f"{cancelled.origin}: {text[:80]!r} is not a transaction id")
         tags = source.object("tags")
         return cls(
             version=version,
@@ -93,10 +99,20 @@ class LakeState:
                 app: AppProgress(inside.number("batch"), inside.version("version"))
                 for app, inside in source.objects_by_name("apps")
             },
-            cancelled={TxId(text): cancelled.version(text) for text in cancelled.fields},
+            cancelled={_txid(text, cancelled): cancelled.version(text) for text in cancelled.fields},
             tags={name: tags.version(name) for name in tags.fields},
             committed_at=source.moment("committed_at") if "committed_at" in source.fields else None,
+            plans={
+                _txid(text, inside): PendingPlan.from_json(inside, TxId(text), inside.version("version"))
+                for text, inside in source.objects_by_name("plans")
+            },
         )
+
+
+def _txid(text: str, source: JsonObject) -> TxId:
+    if not is_txid(text):
+        raise CorruptLakeError(f"{source.origin}: {text[:80]!r} is not a transaction id")
+    return TxId(text)
 
 
 def _checksum(source: JsonObject) -> str:

@@ -1,7 +1,8 @@
 """Whole writers on a storage that misbehaves, from a seed.
 
 Writers race to make the lake, then commit, lose, retry, lose answers, crash, come back, settle what they
-left, and switch the strategy under each other. In the end the storage is calm, everybody finishes, and the
+left, switch the strategy under each other, announce what they overwrite, plan table services and cancel each
+other. In the end the storage is calm, everybody finishes, and the
 log must agree with everything that anybody was ever told.
 
 Run it as `python -m headgate.testing.simulation --seeds 1000`.
@@ -20,16 +21,25 @@ from functools import partial
 
 import pyarrow as pa
 
+from headgate.changes import TableChange
 from headgate.commit.checkpoints import listed_checkpoints
 from headgate.commit.layout import checkpoint_key
 from headgate.core.retry import RetryPolicy
+from headgate.entries import LogEntry
 from headgate.errors import (
     AlreadyExistsError,
     CommitUnknownError,
     ConflictError,
+    InvalidInputError,
     StorageError,
 )
-from headgate.lake import Lake, LogEntry
+from headgate.lake import Lake
+from headgate.model.announcement import Intent
+from headgate.model.identifiers import TxId, Version
+from headgate.model.instant import Instant
+from headgate.model.json_object import encode
+from headgate.model.plan import Service
+from headgate.model.record import Record
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.storage.capabilities import Store
@@ -43,6 +53,7 @@ WRITERS = 3
 BATCHES = 4
 ROUGH_STEPS = 400
 MAX_STEPS = 40_000
+HEARTBEAT = timedelta(milliseconds=200)
 PATIENCE = RetryPolicy(attempts=50, base=timedelta(milliseconds=20), total=timedelta(hours=1))
 
 
@@ -62,6 +73,7 @@ class Ledger:
     made: list[str] = field(default_factory=list)
     committed: dict[str, int] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
+    cancelled: set[str] = field(default_factory=set)
     batches: dict[str, int] = field(default_factory=dict)
 
     def newest(self) -> int:
@@ -100,7 +112,7 @@ class Writer:
         store = actor.stage.store_for(actor)
         while True:
             try:
-                return Lake.open(store, retry=PATIENCE, host=host)
+                return Lake.open(store, retry=PATIENCE, heartbeat=HEARTBEAT, host=host)
             except StorageError as error:
                 actor.stage.note(actor, f"open failed: {error.problem}")
 
@@ -116,6 +128,8 @@ class Writer:
                 self._switch(lake, host)
             elif kind < 0.3:
                 self._shared_property(lake)
+            elif kind < 0.5 and self.tables:
+                self._serve(lake, host)
             else:
                 self._batch(lake, host)
         except StorageError as error:
@@ -125,9 +139,66 @@ class Writer:
         batch = self.ledger.batches.get(self.name, 0) + 1
         tx = lake.transaction(["batch", str(batch)], app=(self.name, batch))
         tx.set_properties({f"{self.name}.{batch}": tx.txid})
-        for table in self.tables:
-            tx.table(table).append(pa.table({"writer": [self.name], "batch": [batch]}))
+        try:
+            for table in self.tables:
+                self._write(tx, table, batch, host.chance())
+        except ConflictError:  # told early that the commit would fail
+            self.ledger.tell_refused(tx.txid)
+            tx.abort()
+            return
         self._commit(tx, host, batch)
+
+    def _write(self, tx: Transaction, name: str, batch: int, chance: float) -> None:
+        """Adds the row of the batch; or replaces all rows of this writer by themselves and the new one."""
+        table, before = tx.table(name), range(1, batch)
+        own = pa.table({"writer": [self.name] * batch, "batch": [*before, batch]})
+        if chance < 0.6:
+            table.append(own.slice(batch - 1))
+        elif chance < 0.8:
+            table.overwrite(own, where=f"writer = '{self.name}'")
+        else:
+            table.overwrite_partitions(own)
+
+    def _serve(self, lake: Lake, host: StageHost) -> None:
+        """Schedules a table service, ends one, or cancels whatever is running."""
+        pending = lake.timeline(pending=True)
+        chosen = pending[int(host.chance() * len(pending))] if pending else None
+        if chosen is None or host.chance() < 0.4:
+            self._plan(lake, host)
+        elif host.chance() < 0.5 and chosen.kind.endswith("plan"):
+            self._complete(lake, host, chosen)
+        else:
+            self._cancel(lake, chosen.txid)
+
+    def _plan(self, lake: Lake, host: StageHost) -> None:
+        table = self.tables[int(host.chance() * len(self.tables))]
+        files = lake.table(table).files()
+        service: Service = "clustering" if host.chance() < 0.5 else "compaction"
+        tx = lake.transaction(["plan", service])
+        tx.plan(service, table, [file.path for file in files if host.chance() < 0.5], [])
+        self._commit(tx, None, None)
+
+    def _complete(self, lake: Lake, host: StageHost, plan: Instant) -> None:
+        """Carries a plan out, which takes a while; others may do the same, or cancel it."""
+        tx = lake.transaction(["complete"])
+        tx.complete(TxId(plan.txid))
+        (name,) = plan.tables
+        table = tx.reached.tables[name]
+        intent = Intent(plan.kind.removesuffix(" plan"), name, table.uuid)
+        try:
+            tx.announce(intent, TableChange(name, base=table))
+        except ConflictError:  # told early that somebody else ended it
+            tx.abort()
+            return
+        host.sleep(2 * host.chance())
+        self._commit(tx, None, None)
+
+    def _cancel(self, lake: Lake, txid: str) -> None:
+        try:
+            lake.cancel(txid)
+        except (ConflictError, InvalidInputError, CommitUnknownError):
+            return  # it ended in another way, or nobody knows yet; the log will tell
+        self.ledger.cancelled.add(txid)
 
     def _shared_property(self, lake: Lake) -> None:
         tx = lake.transaction(["shared"])
@@ -208,6 +279,16 @@ def simulate(seed: int) -> Run:
     return Run(seed, tuple(stage.trace), entries, crashes)
 
 
+def settings(seed: int) -> dict[str, str]:
+    """How the lake of a seed treats what is pending."""
+    return {
+        "conflict.candidates": "start" if seed & 8 else "end",
+        "conflict.early": "true" if seed & 16 else "false",
+        "clustering.allow_updates": "true" if seed & 32 else "false",
+        "conflict.compaction": "strict" if seed & 64 else "carry",
+    }
+
+
 def _make_lake(stage: Stage, ledger: Ledger, tables: tuple[str, ...]) -> None:
     """Several processes race to make the lake, with different ideas of its strategy."""
 
@@ -220,6 +301,7 @@ def _make_lake(stage: Stage, ledger: Ledger, tables: tuple[str, ...]) -> None:
         ledger.made.append(lake.id)
         for table in tables:
             lake.create_table(table, "writer STRING, batch BIGINT", partition_by=["writer"])
+        lake.set_properties(settings(stage.seed))
 
     for number, strategy in enumerate((None, "filetracker", None)):
         stage.add(f"init-{number}", partial(play, strategy=strategy))
@@ -235,6 +317,8 @@ def _run_writers(stage: Stage, writers: list[Writer]) -> int:
         # A crashed process is followed by another one of the same application.
         for actor in [actor for actor in stage.actors if actor.dead and actor.finished]:
             stage.actors.remove(actor)
+            if not actor.is_process:
+                continue
             crashes += 1
             writer = next(writer for writer in writers if actor.name.startswith(writer.name))
             stage.add(f"{writer.name}.{crashes}", writer.play)
@@ -260,6 +344,7 @@ def check(store: Store, ledger: Ledger, tables: tuple[str, ...]) -> tuple[LogEnt
     for txid in ledger.refused:
         require(txid not in by_txid, f"{txid} was told that it failed, but is version {by_txid.get(txid)}")
     _check_batches(entries, ledger)
+    _check_plans(entries, ledger)
     _check_rows(lake, entries, tables)
     _check_checkpoints(store, lake)
     return entries
@@ -272,6 +357,27 @@ def _check_batches(entries: tuple[LogEntry, ...], ledger: Ledger) -> None:
     for name, batch in ledger.batches.items():
         for number in range(1, batch + 1):
             require((name, number) in counts, f"batch {number} of {name} was acknowledged and is not there")
+
+
+def _check_plans(entries: tuple[LogEntry, ...], ledger: Ledger) -> None:
+    """No file is in two pending plans; a plan ends once; what is cancelled is never committed."""
+    pending: dict[str, set[str]] = {}
+    cancelled: set[str] = set()
+    for entry in reversed(entries):
+        require(entry.txid not in cancelled, f"{entry.txid} was committed after it was cancelled")
+        record = Record.decode(encode(dict(entry.record)), Version(entry.version), "the log")
+        for ended in (txid.text for txid in record.completes):
+            require(ended in pending, f"version {entry.version} completes {ended}, which is not pending")
+            del pending[ended]
+        for txid in (txid.text for txid in record.cancels):
+            pending.pop(txid, None)
+            cancelled.add(txid)
+        if record.plan is not None:
+            inputs = {f"{record.plan.table} {mark}" for mark in record.plan.inputs or ()}
+            taken = {one for others in pending.values() for one in others}
+            require(not inputs & taken, f"version {entry.version} plans what is planned already")
+            pending[entry.txid] = inputs
+    require(ledger.cancelled <= cancelled, f"not in the log: {ledger.cancelled - cancelled}")
 
 
 def _check_rows(lake: Lake, entries: tuple[LogEntry, ...], tables: tuple[str, ...]) -> None:

@@ -71,13 +71,19 @@ class StageOverrunError(AssertionError):
 
 
 class Actor:
-    """One client process on the stage. It can crash; another one can be put in its place."""
+    """One client process on the stage, or a thread of one.
 
-    def __init__(self, stage: Stage, name: str, play: Callable[[Actor], None]) -> None:
+    A process can crash, with all its threads; another one can be put in its place.
+    """
+
+    def __init__(
+        self, stage: Stage, name: str, play: Callable[[Actor], None], process: Actor | None = None
+    ) -> None:
         self.stage = stage
         self.name = name
+        self.process = process or self
         self.wake_at = stage.time
-        self.dead = False
+        self.crashed = False
         self.finished = False
         self.failure: BaseException | None = None
         self._play = play
@@ -85,12 +91,22 @@ class Actor:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    @property
+    def is_process(self) -> bool:
+        return self.process is self
+
+    @property
+    def dead(self) -> bool:
+        """Whether it must stop: its process crashed, or came to its end."""
+        return self.process.crashed or (self.process.finished and not self.is_process)
+
     def _run(self) -> None:
         self._turn.acquire()
+        self.stage.here.actor = self
         try:
             self._play(self)
         except Crashed:
-            self.stage.note(self, "crashed")
+            self.stage.note(self, "crashed" if self.process.crashed else "ended with its process")
         except BaseException as error:  # noqa: BLE001 — kept, and raised again by the stage
             self.failure = error
         self.finished = True
@@ -116,6 +132,7 @@ class Stage:
     """The world of one run: a store, a clock, a dice, and the actors."""
 
     def __init__(self, seed: int, store: Store) -> None:
+        self.seed = seed
         self.dice = random.Random(seed)
         self.time = 0.0
         self.store = store
@@ -123,14 +140,16 @@ class Stage:
         self.actors: list[Actor] = []
         self.trace: list[str] = []
         self.turn_over = threading.Semaphore(0)
+        self.here = threading.local()
+        """Who runs in this thread: a store and a host belong to a process, which may have several threads."""
         self._late: list[tuple[float, Request]] = []
 
     def note(self, actor: Actor | None, what: str) -> None:
         """A line of the trace: the same seed writes the same lines."""
         self.trace.append(f"{self.time:9.4f} {actor.name if actor else 'storage':<8} {what}")
 
-    def add(self, name: str, play: Callable[[Actor], None]) -> Actor:
-        actor = Actor(self, name, play)
+    def add(self, name: str, play: Callable[[Actor], None], process: Actor | None = None) -> Actor:
+        actor = Actor(self, name, play, process)
         self.actors.append(actor)
         return actor
 
@@ -163,10 +182,19 @@ class Stage:
         """The store as `actor` sees it, through the weather."""
         return intercepted(self.store, lambda request, proceed: self._intercept(actor, request, proceed))
 
-    def _intercept(self, actor: Actor, request: Request, proceed: Proceed) -> Answer:
+    def thread_of(self, process: Actor) -> Actor:
+        """The actor whose turn it is, which belongs to `process`."""
+        actor: Actor = getattr(self.here, "actor", process)
+        assert actor.process is process, (actor.name, process.name)
+        return actor
+
+    def _intercept(self, process: Actor, request: Request, proceed: Proceed) -> Answer:
+        actor = self.thread_of(process)
         if actor.dead:
             raise Crashed
         actor.wait(self.dice.expovariate(1.0 / self.weather.mean_delay))
+        if actor.dead:
+            raise Crashed  # another thread of its process took it along
         answer = self._fate(actor, request, proceed)
         self.note(actor, f"{describe(request)}: {_answer_text(answer)}")
         return answer
@@ -177,7 +205,7 @@ class Stage:
             # Half of the crashes come after the request arrived, half before.
             if dice.random() < 0.5:
                 proceed(request)
-            actor.dead = True
+            actor.process.crashed = True
             self.note(actor, f"{describe(request)}: crash")
             raise Crashed
         if dice.random() < weather.refuse:
@@ -228,9 +256,16 @@ class StageHost:
         return self.actor.stage.time
 
     def sleep(self, seconds: float) -> None:
-        if self.actor.dead:
+        actor = self.actor.stage.thread_of(self.actor)
+        if actor.dead:
             raise Crashed
-        self.actor.wait(seconds)
+        actor.wait(seconds)
+        if actor.dead:
+            raise Crashed
+
+    def background(self, work: Callable[[], None], name: str) -> bool:
+        self.actor.stage.add(f"{self.actor.name}/{name}", lambda _: work(), process=self.actor)
+        return True
 
     def chance(self) -> float:
         return self.actor.stage.dice.random()

@@ -1,0 +1,289 @@
+"""Whether a transaction may commit beside those that are pending: plans in the log, announced transactions.
+
+Rows 32 to 34 of the conflict matrix, and plans among each other. Which pending instants count at all is a
+table; what follows from meeting one is decided by the functions below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import MappingProxyType
+
+from headgate.model.announcement import Announcement, Intent
+from headgate.model.identifiers import TxId
+from headgate.model.plan import PendingPlan
+
+
+class Role(Enum):
+    """What an instant does, as far as others care."""
+
+    INGESTION = "ingestion"
+    CLUSTERING = "clustering"
+    COMPACTION = "compaction"
+
+    @classmethod
+    def of(cls, kind: str) -> Role:
+        """The role of an operation: whatever is no table service is ingestion."""
+        return cls(kind) if kind in (cls.CLUSTERING.value, cls.COMPACTION.value) else cls.INGESTION
+
+
+class Chosen(Enum):
+    """When a pending instant is a candidate."""
+
+    NO = "no"
+    YES = "yes"
+    UNLESS_UPDATES_ALLOWED = "yes, unless updates are allowed"
+    IF_UPDATES_ALLOWED = "yes, if updates are allowed"
+
+
+CHOOSE_FROM_PENDING: Mapping[tuple[Role, Role], Chosen] = MappingProxyType(
+    {
+        (Role.INGESTION, Role.INGESTION): Chosen.NO,
+        (Role.INGESTION, Role.CLUSTERING): Chosen.UNLESS_UPDATES_ALLOWED,
+        (Role.INGESTION, Role.COMPACTION): Chosen.YES,
+        # Clustering makes way for ingestion where ingestion may go on beside it.
+        (Role.CLUSTERING, Role.INGESTION): Chosen.IF_UPDATES_ALLOWED,
+        # Table services meet when they are planned: see `plan_conflicts`.
+        (Role.CLUSTERING, Role.CLUSTERING): Chosen.NO,
+        (Role.CLUSTERING, Role.COMPACTION): Chosen.NO,
+        (Role.COMPACTION, Role.INGESTION): Chosen.NO,
+        (Role.COMPACTION, Role.CLUSTERING): Chosen.NO,
+        (Role.COMPACTION, Role.COMPACTION): Chosen.NO,
+    }
+)
+"""Whether (the committing one, the pending one) are compared."""
+
+
+def is_candidate(me: Role, pending: Role, *, updates_allowed: bool) -> bool:
+    """Whether a pending instant must be looked at by a committing one."""
+    match CHOOSE_FROM_PENDING[me, pending]:
+        case Chosen.NO:
+            return False
+        case Chosen.YES:
+            return True
+        case Chosen.UNLESS_UPDATES_ALLOWED:
+            return not updates_allowed
+        case Chosen.IF_UPDATES_ALLOWED:
+            return updates_allowed
+
+
+@dataclass(frozen=True, slots=True)
+class PendingConflict:
+    """One reason why a transaction cannot be committed while another one, `txid`, is pending."""
+
+    rule: int
+    name: str
+    txid: TxId
+    reason: str
+    next_step: str
+    rerun_helps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The files of a table that were there before, and that an ingestion changes or removes.
+
+    `files` are their marks, `paths` where they lie. A plain append touches none.
+    """
+
+    name: str
+    table: str
+    paths: frozenset[str]
+    files: frozenset[str] | None
+    updates_allowed: bool = False
+    strict_compaction: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PendingVerdict:
+    """What pending instants mean for a transaction: why it is refused, or which plans its record cancels."""
+
+    conflicts: tuple[PendingConflict, ...] = ()
+    cancels: tuple[TxId, ...] = ()
+
+
+def judge_ingestion(touched: Iterable[Touched], plans: Iterable[PendingPlan]) -> PendingVerdict:
+    """Rows 32 and 33: an ingestion beside pending plans."""
+    pending = tuple(plans)
+    met = [(mine, plan, common) for mine in touched for plan in pending if (common := _meeting(mine, plan))]
+    conflicts = [
+        conflict
+        for mine, plan, common in met
+        if (conflict := _ingestion_conflict(mine, plan, common)) is not None
+    ]
+    yielding = {plan.txid for mine, plan, _ in met if _makes_way(mine, plan)}
+    return PendingVerdict(tuple(conflicts), tuple(sorted(yielding)))
+
+
+def _ingestion_conflict(mine: Touched, plan: PendingPlan, common: str) -> PendingConflict | None:
+    role = Role(plan.service)
+    if not is_candidate(Role.INGESTION, role, updates_allowed=mine.updates_allowed):
+        return None
+    if role is Role.COMPACTION:
+        return _compaction_conflict(mine, plan, common) if mine.strict_compaction else None
+    return PendingConflict(
+        32,
+        "ingestion against a clustering plan",
+        plan.txid,
+        f"{mine.name}: a clustering that is planned (version {plan.version}) has {common} in common with it",
+        f"wait for it, cancel it with headgate timeline LAKE --cancel {plan.txid}, or let ingestion win: "
+        "clustering.allow_updates = true",
+    )
+
+
+def _compaction_conflict(mine: Touched, plan: PendingPlan, common: str) -> PendingConflict:
+    return PendingConflict(
+        33,
+        "ingestion against a compaction plan, strict",
+        plan.txid,
+        f"{mine.name}: a compaction that is planned (version {plan.version}) has {common} in common with it",
+        f"wait for it, cancel it with headgate timeline LAKE --cancel {plan.txid}, or let it carry the "
+        "changes: conflict.compaction = carry",
+    )
+
+
+def _makes_way(mine: Touched, plan: PendingPlan) -> bool:
+    """Whether the plan ends because an ingestion is committed."""
+    return Role(plan.service) is Role.CLUSTERING and mine.updates_allowed
+
+
+def judge_service(
+    completed: Iterable[tuple[PendingPlan, bool]], announced: Iterable[Announcement]
+) -> PendingVerdict:
+    """Row 34: the completion of plans beside announced ingestion.
+
+    Each plan comes with whether updates are allowed on its table.
+    """
+    intents = [(one.txid, intent) for one in announced for intent in one.intents]
+    return PendingVerdict(
+        tuple(
+            PendingConflict(
+                34,
+                "clustering against announced ingestion",
+                txid,
+                f"{intent.name}: {intent.kind} is running, and has {common} in common with the clustering",
+                f"complete it when transaction {txid} is over, or give it up",
+            )
+            for plan, allowed in completed
+            for txid, intent in intents
+            if is_candidate(Role(plan.service), Role.of(intent.kind), updates_allowed=allowed)
+            if (common := _meeting(intent, plan))
+        )
+    )
+
+
+def plan_conflicts(ours: PendingPlan, pending: Iterable[PendingPlan]) -> tuple[PendingConflict, ...]:
+    """Why a plan cannot be scheduled beside those that are pending: a file is rewritten by one at a time."""
+    return tuple(
+        PendingConflict(
+            23,
+            "plan against plan",
+            other.txid,
+            f"a {other.service} that is planned (version {other.version}) has {common} in common with this "
+            f"{ours.service}",
+            "plan again, without what the other one rewrites",
+            rerun_helps=True,
+        )
+        for other in pending
+        if (common := _meeting(ours, other))
+    )
+
+
+def completion_conflicts(
+    completes: Iterable[TxId], pending: Mapping[TxId, PendingPlan], cancelled: Mapping[TxId, object]
+) -> tuple[PendingConflict, ...]:
+    """Why plans cannot be completed: each must be pending, so that its work is committed once or never."""
+    return tuple(
+        PendingConflict(
+            36,
+            "completing a plan that is not pending",
+            txid,
+            f"the plan {txid} {'was cancelled' if txid in cancelled else 'is not pending'}",
+            "give the work up, and plan again",
+        )
+        for txid in completes
+        if txid not in pending
+    )
+
+
+def cancellation_conflicts(
+    cancels: Iterable[TxId], before: Mapping[TxId, PendingPlan], now: Mapping[TxId, PendingPlan]
+) -> tuple[PendingConflict, ...]:
+    """Why plans that were pending `before`, when the transaction began, cannot be cancelled any more."""
+    return tuple(
+        PendingConflict(
+            36,
+            "cancelling a plan that is not pending",
+            txid,
+            f"the plan {txid} was completed or cancelled meanwhile",
+            "nothing to do",
+        )
+        for txid in cancels
+        if txid in before and txid not in now
+    )
+
+
+def early_conflicts(ours: Intent, announced: Iterable[Announcement]) -> tuple[PendingConflict, ...]:
+    """Announced transactions that are about to change what `ours` is about to change.
+
+    Only what is known of both counts: who finds nothing in common here is checked again at its commit.
+    """
+    return tuple(
+        PendingConflict(
+            35,
+            "announced by a running transaction",
+            other.txid,
+            f"{ours.name}: {intent.kind} by {other.user} on {other.host} is running since "
+            f"{other.started_at:%Y-%m-%d %H:%M:%S} UTC, and has {common} in common with this {ours.kind}",
+            "run it again when the other one is over, or set conflict.early = false to let the commit decide",
+            rerun_helps=True,
+        )
+        for other in announced
+        for intent in other.intents
+        if not (ours.by_position and intent.by_position)  # those are compared row by row when they commit
+        if _is_known(ours) and _is_known(intent) and (common := _meeting(ours, intent))
+    )
+
+
+def _is_known(intent: Intent) -> bool:
+    return bool(intent.paths) or intent.files is not None
+
+
+# --- what two have in common ------------------------------------------------------------------------------
+
+
+def _files(one: Touched | Intent | PendingPlan) -> frozenset[str] | None:
+    return one.inputs if isinstance(one, PendingPlan) else one.files
+
+
+def _meeting(one: Touched | Intent | PendingPlan, other: Touched | Intent | PendingPlan) -> str | None:
+    """What two have in common, in words; None if nothing.
+
+    Files decide where both name theirs. Otherwise paths do; one that names none may touch the whole table.
+    """
+    if one.table != other.table:
+        return None
+    mine, theirs = _files(one), _files(other)
+    if mine is not None and theirs is not None:
+        count = len(mine & theirs)
+        return None if not count else f"{count} file{'' if count == 1 else 's'}"
+    if not one.paths or not other.paths:
+        return "the table"
+    common = sorted(
+        max(path, its, key=len) for path in one.paths for its in other.paths if _is_related(path, its)
+    )
+    return None if not common else f"the path {common[0]}" if len(common) == 1 else f"{len(common)} paths"
+
+
+def _is_related(one: str, other: str) -> bool:
+    """Whether a path of a table is another one of it, or lies above or below it."""
+    first, second = _inside_table(one), _inside_table(other)
+    shorter = min(len(first), len(second))
+    return first[:shorter] == second[:shorter]
+
+
+def _inside_table(path: str) -> list[str]:
+    """The parts of a virtual path below its table, whose name may have changed meanwhile."""
+    return path.strip("/").split("/")[2:]

@@ -1,0 +1,30 @@
+"""What became of a transaction, for its caller."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult:
+    """What became of a transaction.
+
+    `attempts` counts the versions that were tried, over all runs of the operation; `waited_seconds` is the
+    time lost to other writers. `postponed` names work that was due after the commit and failed; the next
+    writer does it. The commit itself is not affected.
+
+    `already_committed`: the application had committed this batch, or a later one, before. Nothing was
+    written, and `txid`, that of this transaction, stands nowhere in the log. The lake remembers only the
+    newest batch of each application: `version` is the one that committed it, and `newest_batch` is its
+    number. So `version` is that of the repeated batch itself if `newest_batch` is its number; if it is
+    higher, all that can be said is that nothing of this batch is missing at `version`.
+    """
+
+    version: int
+    txid: str
+    attempts: int
+    waited_seconds: float = 0.0
+    already_committed: bool = False
+    newest_batch: int | None = None
+    postponed: tuple[str, ...] = ()
+    hook_failures: tuple[str, ...] = ()
