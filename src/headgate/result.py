@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.model.row_counts import RowCounts
+
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
@@ -18,6 +20,10 @@ class CommitResult:
     newest batch of each application: `version` is the one that committed it, and `newest_batch` is its
     number. So `version` is that of the repeated batch itself if `newest_batch` is its number; if it is
     higher, all that can be said is that nothing of this batch is missing at `version`.
+
+    `rows` counts those that deletes, updates, merges and upserts changed; None if there was none of these. If
+    they found no row to change and there was nothing else to do, no version was made: `changed` is False, and
+    `version` is the one that they looked at.
     """
 
     version: int
@@ -26,5 +32,7 @@ class CommitResult:
     waited_seconds: float = 0.0
     already_committed: bool = False
     newest_batch: int | None = None
+    rows: RowCounts | None = None
     postponed: tuple[str, ...] = ()
     hook_failures: tuple[str, ...] = ()
+    changed: bool = True

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
 
+from headgate.core.merging import MergeSpec
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.binding import bind_text
@@ -20,6 +21,7 @@ from headgate.iceberg.partitions import written_terms
 from headgate.iceberg.planning import Plan, PlannedFile, plan
 from headgate.iceberg.snapshot import LIVE_RECORDS, TOTAL_RECORDS
 from headgate.iceberg.sorting import written_sort_field
+from headgate.merge import Merge
 from headgate.model.table import TableRef
 from headgate.reading import checked_limit, chosen_columns, understood
 from headgate.result import CommitResult
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from headgate.iceberg.evolution import Step
     from headgate.lake import Lake
-    from headgate.writing import Rows
+    from headgate.writing import Rows, TableWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,50 @@ class Table(Evolvable[CommitResult]):
         """Replaces the partitions that `rows` belong to, in a transaction of its own; others stay."""
         _require_repeatable(rows)
         return self._lake._run(args, lambda tx: tx.table(self.name).overwrite_partitions(rows))
+
+    def delete(self, where: str | Column, *, args: Sequence[str] = ()) -> CommitResult:
+        """Removes the rows that `where` selects. The result counts them; without any, no version is made.
+
+        In a transaction of its own on the newest version, which is run again after a conflict. With Spark if
+        a session is active; without one, through Arrow in this process, for tables that are not large.
+        """
+        return self._change_rows(args, lambda table: table.delete(where))
+
+    def update(
+        self,
+        values: Mapping[str, str | Column],
+        where: str | Column | None = None,
+        *,
+        args: Sequence[str] = (),
+    ) -> CommitResult:
+        """Assigns expressions to columns of the rows that `where` selects; of all rows without it.
+
+        As `delete` otherwise. A row whose partition changes moves there.
+        """
+        return self._change_rows(args, lambda table: table.update(values, where))
+
+    def merge(self, source: Rows, on: str | Column, *, args: Sequence[str] = ()) -> Merge[CommitResult]:
+        """Merges a source: `table.merge(rows, on="t.id = s.id").when_matched_update().commit()`.
+
+        Rows of the table are `t` and those of the source `s`. As `delete` otherwise.
+        """
+        _require_repeatable(source)
+        return Merge(
+            MergeSpec(on),
+            lambda spec: self._change_rows(args, lambda table: table._merge(source, spec)),
+        )
+
+    def upsert(self, rows: Rows, keys: Sequence[str], *, args: Sequence[str] = ()) -> CommitResult:
+        """Makes `rows` the rows with their keys: those that are there are updated, others are added.
+
+        As `delete` otherwise.
+        """
+        _require_repeatable(rows)
+        return self._change_rows(args, lambda table: table.upsert(rows, keys))
+
+    def _change_rows(self, args: Sequence[str], change: Callable[[TableWriter], object]) -> CommitResult:
+        newest = self._lake._refreshed()
+        return self._lake._run(args, lambda tx: change(tx.table(self.name)), newest)
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
         """Sets table properties, in a transaction of its own."""

@@ -47,6 +47,7 @@ from headgate.model.identifiers import TxId, Version
 from headgate.model.json_object import Json
 from headgate.model.plan import MAX_INPUTS, PendingPlan, Service
 from headgate.model.record import PropertyChange, Record, TagChange
+from headgate.model.row_counts import RowCounts
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableCommit
@@ -117,6 +118,7 @@ class Transaction:
         self._state = base
         self._unchecked: tuple[Record, ...] = ()
         self._changes = Changes()
+        self._rows: RowCounts | None = None
         self._isolation = isolation
         self._evidence = FetchedEvidence(log.driver, loader)
         self._stage = Stage.OPEN
@@ -317,6 +319,10 @@ class Transaction:
             return self._result
         if self._stage is Stage.ABORTED:
             self._require_open()
+        if not self._changes and self._rows is not None:
+            unchanged = CommitResult(self._base.version.number, self.txid, 0, rows=self._rows, changed=False)
+            self._end(unchanged)
+            return unchanged
         if not self._changes:
             raise InvalidInputError(
                 "there is nothing to commit: the transaction changes nothing", "change something, or abort"
@@ -582,7 +588,8 @@ class Transaction:
         return replace(self._result_at(known.version), already_committed=True, newest_batch=known.batch)
 
     def _result_at(self, version: Version) -> CommitResult:
-        return CommitResult(version.number, self.txid, self._effort.attempts, self._effort.waited_seconds)
+        spent = self._effort
+        return CommitResult(version.number, self.txid, spent.attempts, spent.waited_seconds, rows=self._rows)
 
     def _require_open(self) -> None:
         if self._stage is not Stage.OPEN:
@@ -642,6 +649,10 @@ class _Open:
     def note_read(self, read: TableRead) -> None:
         self.tx._require_open()
         self.tx._changes = self.tx._changes.with_read(read)
+
+    def count(self, rows: RowCounts) -> None:
+        before = self.tx._rows
+        self.tx._rows = rows if before is None else before + rows
 
 
 class TransactionConflictError(ConflictError):

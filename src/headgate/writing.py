@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
@@ -12,10 +12,13 @@ import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from headgate.changes import Changes, NewTable, TableChange, TableRead
+from headgate.changing import Changed, Changing
 from headgate.core.arguments import public_properties, texts
 from headgate.core.footprint import Read
 from headgate.core.lookup import found_table
+from headgate.core.merging import MergeSpec, assignments
 from headgate.core.settings import OF_TABLES, check_settings
+from headgate.engines import merge_engine, row_engine
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.arrow_files import read_rows
@@ -28,13 +31,16 @@ from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table
 from headgate.iceberg.partitions import parse_partition_by, written_terms
 from headgate.iceberg.planning import PlannedFile, plan, planned
+from headgate.iceberg.row_change import MergeEngine, Wanted
 from headgate.iceberg.rows import ArrowRows, BatchRows, IncomingRows
 from headgate.iceberg.selection import selection_of
 from headgate.iceberg.sorting import parse_sort_by
 from headgate.iceberg.target import Target
+from headgate.merge import Merge
 from headgate.model.announcement import Intent
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange
+from headgate.model.row_counts import RowCounts
 from headgate.model.state import LakeState
 from headgate.model.table import TableName
 from headgate.overwriting import Overwriting
@@ -78,6 +84,10 @@ class OpenTransaction(Protocol):
 
     def note_read(self, read: TableRead) -> None: ...
 
+    def count(self, rows: RowCounts) -> None:
+        """Adds to the rows that the transaction has changed."""
+        ...
+
 
 class TableWriter(Evolvable[None]):
     """A table inside a transaction. Rows are written with the structure that it has at that point."""
@@ -120,6 +130,29 @@ class TableWriter(Evolvable[None]):
         Rows of these partitions in files of older specs are replaced too: such files are written anew.
         """
         self._note_rows(self._overwriting(rows).partitions())
+
+    def delete(self, where: str | Column) -> RowCounts:
+        """Removes the rows that `where` selects, and tells how many that were.
+
+        With Spark if a session is active; without one, through Arrow in this process.
+        """
+        return self._changing(lambda changing: changing.delete(self._wanted(where)))
+
+    def update(self, values: Mapping[str, str | Column], where: str | Column | None = None) -> RowCounts:
+        """Assigns expressions to columns of the rows that `where` selects; of all rows without it."""
+        checked = assignments(values)
+        return self._changing(lambda changing: changing.update(self._wanted(where), checked))
+
+    def merge(self, source: Rows, on: str | Column) -> Merge[RowCounts]:
+        """Merges a source; `commit` of what is returned notes it, and tells how many rows it changes."""
+        return Merge(MergeSpec(on), lambda spec: self._merge(source, spec))
+
+    def upsert(self, rows: Rows, keys: Sequence[str]) -> RowCounts:
+        """Makes `rows` the rows with their keys: those that are there are updated, others are added."""
+        names = texts("keys", keys)
+        if not names:
+            raise InvalidInputError(f"{self.name}: an upsert needs a key", "name at least one column")
+        return self._merging(rows, lambda changing, engine: changing.upsert(engine, names))
 
     def read_arrow(
         self,
@@ -206,14 +239,43 @@ class TableWriter(Evolvable[None]):
         gone = change.replaced or {}
         return tuple(found for found in (*at_base, *own) if found.file.path not in gone)
 
+    def _wanted(self, where: str | Column | None) -> Wanted:
+        if where is None:
+            return Wanted(Always(value=True), None, "true")
+        bound, condition = understood(where, self.schema)
+        return Wanted(bound, condition, str(where))
+
+    def _changing(self, operation: Callable[[Changing], Changed]) -> RowCounts:
+        change = self._change()
+        target = self._target(change)
+        return self._noted(operation(Changing(change, target, row_engine(target))))
+
+    def _merging(self, rows: Rows, operation: Callable[[Changing, MergeEngine], Changed]) -> RowCounts:
+        change = self._change()
+        target = self._target(change)
+        engine = merge_engine(target, rows)
+        return self._noted(operation(Changing(change, target, engine), engine))
+
+    def _merge(self, source: Rows, spec: MergeSpec) -> RowCounts:
+        return self._merging(source, lambda changing, engine: changing.merge(engine, spec))
+
+    def _noted(self, done: Changed) -> RowCounts:
+        if done.counts:
+            self._note_rows(done.change)
+        self._tx.count(done.counts)
+        return done.counts
+
+    def _target(self, change: TableChange) -> Target:
+        tx = self._tx
+        return Target(tx.driver, tx.loader(), self._metadata(change), tx.id, self.name)
+
     def _overwriting(self, rows: Rows) -> Overwriting:
         change = self._change()
         rows_in = self._incoming(change, rows)
         return Overwriting(change, self._metadata(change), self._tx.loader(), rows_in, self._tx.announce)
 
     def _incoming(self, change: TableChange, rows: Rows) -> IncomingRows:
-        tx = self._tx
-        target = Target(tx.driver, tx.loader(), self._metadata(change), tx.id, self.name)
+        target = self._target(change)
         if isinstance(rows, pa.Table):
             return ArrowRows(target, rows)
         if isinstance(rows, pa.RecordBatchReader):

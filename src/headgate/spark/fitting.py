@@ -146,11 +146,11 @@ def _type_differences(given: spark.StructField, wanted: iceberg.NestedField) -> 
     except InvalidInputError:
         yield f"column {given.name}: Iceberg has no type for {given.dataType.simpleString()}"
         return
-    if not _can_become(kind, wanted.field_type):
+    if not can_become(kind, wanted.field_type):
         yield f"column {wanted.name} is {kind}, the table has {wanted.field_type}"
 
 
-def _can_become(given: iceberg.IcebergType, wanted: iceberg.IcebergType) -> bool:
+def can_become(given: iceberg.IcebergType, wanted: iceberg.IcebergType) -> bool:
     """Whether every value of `given` is one of `wanted`."""
     match given, wanted:
         case iceberg.IntegerType(), iceberg.LongType():
@@ -163,12 +163,12 @@ def _can_become(given: iceberg.IcebergType, wanted: iceberg.IcebergType) -> bool
         case iceberg.StructType(), iceberg.StructType():
             fields = {field.name: field.field_type for field in given.fields}
             return fields.keys() == {field.name for field in wanted.fields} and all(
-                _can_become(fields[field.name], field.field_type) for field in wanted.fields
+                can_become(fields[field.name], field.field_type) for field in wanted.fields
             )
         case iceberg.ListType(), iceberg.ListType():
-            return _can_become(given.element_type, wanted.element_type)
+            return can_become(given.element_type, wanted.element_type)
         case iceberg.MapType(), iceberg.MapType():
-            return _can_become(given.key_type, wanted.key_type) and _can_become(
+            return can_become(given.key_type, wanted.key_type) and can_become(
                 given.value_type, wanted.value_type
             )
         case _:

@@ -1,0 +1,135 @@
+"""MERGE as a value: which rows meet, and what becomes of them, clause by clause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from headgate.errors import InvalidInputError
+
+Expression: TypeAlias = object
+"""SQL, or a column of Spark. Only the engine that evaluates it knows more."""
+
+TABLE, SOURCE = "t", "s"
+"""What the rows of the table and of the source are called in the expressions of a merge."""
+
+_NAME = r"(?:`(?:[^`]|``)+`|\w+)"
+_EQUALITY = re.compile(rf"\(?\s*([ts])\.({_NAME})\s*=\s*([ts])\.({_NAME})\s*\)?", re.IGNORECASE)
+_AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
+
+
+class Match(Enum):
+    """Which rows a clause is about. The value is how people say it."""
+
+    MATCHED = "matched"
+    NOT_MATCHED = "not matched"
+    NOT_MATCHED_BY_SOURCE = "not matched by source"
+
+
+class Action(Enum):
+    UPDATE = "update"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What becomes of rows. `values` are the columns that are set; None: all, from the source by name."""
+
+    match: Match
+    action: Action
+    condition: Expression | None = None
+    values: Mapping[str, Expression] | None = None
+
+    def __str__(self) -> str:
+        condition = "" if self.condition is None else f" and {self.condition}"
+        return f"when {self.match.value}{condition} then {self.action.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSpec:
+    """`on` says which row of the source (`s`) meets which of the table (`t`).
+
+    Of the clauses for a pair or a row, the first one whose condition holds is applied; if there is none, the
+    row stays as it is.
+    """
+
+    on: Expression
+    clauses: tuple[Clause, ...] = ()
+
+    def of(self, match: Match) -> tuple[Clause, ...]:
+        """The clauses for such rows, in their order."""
+        return tuple(clause for clause in self.clauses if clause.match is match)
+
+
+def require_sound(spec: MergeSpec) -> None:
+    """Refuses a merge that does nothing, or that has a clause which can never be reached."""
+    if not spec.clauses:
+        raise InvalidInputError(
+            "the merge has no clause, so it would do nothing",
+            "add one, such as when_matched_update() or when_not_matched_insert()",
+        )
+    for match in Match:
+        _require_reachable(spec.of(match))
+
+
+def _require_reachable(clauses: Sequence[Clause]) -> None:
+    for number, clause in enumerate(clauses[:-1]):
+        if clause.condition is None:
+            raise InvalidInputError(
+                f"'{clauses[number + 1]}' is never reached: '{clause}' before it takes every such row",
+                "give the earlier clause a condition, or leave the later one out",
+            )
+
+
+def key_columns(on: Expression) -> dict[str, str]:
+    """Columns of the table that must equal one of the source, with its name, as far as `on` says so plainly.
+
+    Only a conjunction is looked into; whatever is not plain, and what only Spark reads, says nothing.
+    """
+    if not isinstance(on, str) or "'" in on or '"' in on:
+        return {}
+    found: dict[str, str] = {}
+    for part in _AND.split(on.strip()):
+        equality = _EQUALITY.fullmatch(part)
+        if equality is None:
+            if _is_plain(part):
+                continue
+            return {}
+        left, left_name, right, right_name = equality.groups()
+        sides = {left.lower(): _unquoted(left_name), right.lower(): _unquoted(right_name)}
+        if len(sides) == 2:
+            found[sides[TABLE]] = sides[SOURCE]
+    return found
+
+
+def _is_plain(part: str) -> bool:
+    """Whether a part of a conjunction stands for itself: no OR, no NOT, no BETWEEN … AND, nothing nested."""
+    words = {word.upper() for word in re.findall(r"\w+", part)}
+    return not words & {"OR", "NOT", "BETWEEN", "CASE"} and "(" not in part and ")" not in part
+
+
+def upsert_spec(keys: Sequence[str]) -> MergeSpec:
+    """The merge that an upsert by key is."""
+    on = " AND ".join(f"{TABLE}.{_quoted(key)} = {SOURCE}.{_quoted(key)}" for key in keys)
+    return MergeSpec(on, (Clause(Match.MATCHED, Action.UPDATE), Clause(Match.NOT_MATCHED, Action.INSERT)))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
+
+
+def assignments(values: object) -> Mapping[str, Expression]:
+    """Expressions by column, as a caller gave them."""
+    if not isinstance(values, Mapping) or not values or not all(isinstance(name, str) for name in values):
+        raise InvalidInputError(
+            f"expressions by column are needed, but got {values!r}", "such as {'status': \"'paid'\"}"
+        )
+    return dict(values)

@@ -1,0 +1,52 @@
+"""Who finds and changes rows: Spark where a session is active or Spark brings the rows, else this process."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headgate.errors import InvalidInputError
+from headgate.iceberg.arrow_changes import ArrowChanges, ArrowMerge
+from headgate.iceberg.row_change import MergeEngine, RowEngine
+from headgate.iceberg.target import Target
+from headgate.storage.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def row_engine(target: Target) -> RowEngine:
+    """The engine for a change that brings no rows."""
+    spark = active_session(target)
+    if spark is None:
+        return ArrowChanges(target)
+    from headgate.spark.row_changes import SparkChanges  # only those who use Spark need pyspark loaded
+
+    return SparkChanges(target, spark)
+
+
+def merge_engine(target: Target, rows: Any) -> MergeEngine:
+    """The engine for rows that are merged into a table: the one that they belong to."""
+    if isinstance(rows, pa.Table):
+        spark = active_session(target)
+        if spark is None:
+            return ArrowMerge(target, rows)
+        rows = spark.createDataFrame(rows)
+    if not type(rows).__module__.startswith("pyspark.sql."):
+        raise InvalidInputError(
+            f"{target.table}: the source must be a Spark DataFrame or a pyarrow Table, not a {type(rows).__name__}"
+        )
+    from headgate.spark.row_changes import SparkMerge
+
+    return SparkMerge(target, rows.sparkSession, rows)
+
+
+def active_session(target: Target) -> SparkSession | None:
+    """The session that this process uses, if Spark can reach the lake; none is started."""
+    if "pyspark.sql" not in sys.modules or isinstance(target.driver.store, MemoryStore):
+        return None
+    from headgate.spark.session import running_session
+
+    return running_session()

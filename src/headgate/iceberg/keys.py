@@ -1,0 +1,97 @@
+"""What rows hold in key columns: where in a table the rows with the same keys can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from headgate.core.predicate import Operator
+from headgate.iceberg.arrow import field_values
+from headgate.iceberg.avro import physical
+from headgate.iceberg.bound import Always, Among, Bound, Compare, Field, both
+from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.row_change import KeyRange
+
+MAX_LISTED = 200
+"""Up to how many keys files are looked for one by one; more are a range."""
+
+_ORDERED = (
+    IntegerType,
+    LongType,
+    StringType,
+    BinaryType,
+    DateType,
+    DecimalType,
+    TimestampType,
+    TimestamptzType,
+)
+
+
+def key_range(keys: pa.Table, metadata: TableMetadata, *, complete: bool) -> KeyRange:
+    """Where rows with one of `keys` can be; its columns are key columns of the table, by name and type.
+
+    If `keys` are not `complete`, they are the least and the greatest values of each column.
+    """
+    if keys.num_rows == 0:
+        return KeyRange(Always(value=False), {}, frozenset()) if complete else KeyRange()
+    fields = [metadata.schema.find_field(name) for name in keys.column_names]
+    values = {field.field_id: _stored(keys.column(field.name)) for field in fields if _has_order(field)}
+    known = {field_id: found for field_id, found in values.items() if found}
+    bounds: Mapping[int, tuple[object, object]] = {
+        field_id: (min(found), max(found))
+        for field_id, found in known.items()
+        # A key with a null can be anything as far as others are concerned.
+        if not keys.column(metadata.schema.find_column_name(field_id)).null_count
+    }
+    limits = [
+        _limited(metadata.schema.find_field(field_id), found, complete) for field_id, found in known.items()
+    ]
+    return KeyRange(both(*limits), bounds, _partitions(keys, metadata.schema, metadata.spec, complete))
+
+
+def _has_order(field: NestedField) -> bool:
+    return isinstance(field.field_type, _ORDERED)
+
+
+def _stored(column: Any) -> frozenset[Any]:
+    """The values but null, as Iceberg stores them."""
+    return frozenset(physical(value) for value in pc.unique(column).to_pylist() if value is not None)
+
+
+def _limited(field: NestedField, values: frozenset[Any], complete: bool) -> Bound:
+    assert isinstance(field.field_type, PrimitiveType)
+    of = Field(field.field_id, field, (field.name,), field.field_type)
+    if complete and len(values) <= MAX_LISTED:
+        return Among(of, values)
+    return both(
+        Compare(of, Operator.GREATER_OR_EQUAL, min(values)), Compare(of, Operator.LESS_OR_EQUAL, max(values))
+    )
+
+
+def _partitions(
+    keys: pa.Table, schema: Schema, spec: PartitionSpec, complete: bool
+) -> frozenset[tuple[int, tuple[object, ...]]] | None:
+    """The partitions that rows with these keys are in; None if the keys do not tell."""
+    key_ids = {schema.find_field(name).field_id for name in keys.column_names}
+    if not complete or any(field.source_id not in key_ids for field in spec.fields):
+        return None
+    columns = [field_values(keys, schema, field).to_pylist() for field in spec.fields]
+    rows = zip(*columns, strict=True) if columns else [()]
+    return frozenset((spec.spec_id, tuple(physical(value) for value in row)) for row in rows)
