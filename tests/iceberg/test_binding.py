@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pyiceberg.schema import Schema
 
-from headgate.core.predicate_text import MAX_DEPTH, parse_predicate
+from headgate.core.predicate_text import parse_predicate
+from headgate.core.sql_text import MAX_DEPTH
 from headgate.errors import InvalidInputError, UnreadablePredicateError
 from headgate.iceberg.binding import bind_text
 from headgate.iceberg.ddl import parse_columns

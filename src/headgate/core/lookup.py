@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from headgate.core.arguments import tag_name
-from headgate.errors import NotFoundError
+from headgate.errors import InvalidInputError, NotFoundError
 from headgate.model.identifiers import Version
 from headgate.model.state import LakeState
 from headgate.model.table import TableName, TableRef
@@ -17,6 +17,13 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     by_lower_case = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), by_lower_case, n=3)
     return f"did you mean {' or '.join(by_lower_case[match] for match in near)}?" if near else None
+
+
+def unknown_column(name: str, known: Sequence[str]) -> InvalidInputError:
+    """The error for a column that a table has not, with the nearest that it has."""
+    near = difflib.get_close_matches(name, known, n=3)
+    step = f"did you mean {' or '.join(near)}?" if near else f"columns: {', '.join(known)}"
+    return InvalidInputError(f"there is no column {name!r}", step)
 
 
 def found_table(state: LakeState, name: str) -> TableRef:

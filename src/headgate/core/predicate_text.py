@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import date
-from decimal import Decimal
-from typing import NoReturn
-
 from headgate.core.predicate import (
     And,
     Column,
     Comparison,
     Constant,
     Like,
-    Literal,
     Membership,
-    Moment,
     Not,
     NullTest,
     Operator,
@@ -28,19 +19,9 @@ from headgate.core.predicate import (
     TransformName,
     Truth,
 )
+from headgate.core.sql_text import SqlReader, unquoted
 from headgate.errors import InvalidInputError, UnreadablePredicateError
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-      (?P<binary>[xX]'[^']*')
-    | (?P<quoted>`(?:[^`]|``)+`)
-    | (?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)
-    | (?P<word>[^\W\d]\w*)
-    | (?P<text>'(?:[^']|'')*')
-    | (?P<sign><=|>=|<>|!=|==|[=<>(),.+-])
-    )""",
-    re.VERBOSE,
-)
 _OPERATORS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _TRANSFORMS = {
     **{name.value: name for name in TransformName},
@@ -50,8 +31,6 @@ _TRANSFORMS = {
     "hours": TransformName.HOUR,
 }
 _WITH_WIDTH = (TransformName.BUCKET, TransformName.TRUNCATE)
-_RESERVED = frozenset(["and", "or", "not", "in", "is", "null", "like", "between", "true", "false"])
-MAX_DEPTH = 50
 MAX_WIDTH = 2**31 - 1
 
 
@@ -62,25 +41,9 @@ def parse_predicate(text: str) -> Predicate:
     return _Parser(text).whole()
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    position: int
-
-    @property
-    def word(self) -> str:
-        return self.text.lower() if self.kind == "word" else ""
-
-
-class _Parser:
-    """Recursive descent; one token ahead is enough, save for `NOT IN` and the like."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = list(self._split())
-        self._next = 0
-        self._depth = 0
+class _Parser(SqlReader):
+    def refusal(self, problem: str) -> UnreadablePredicateError:
+        return UnreadablePredicateError(f"the predicate {problem}")
 
     def whole(self) -> Predicate:
         predicate = self._either()
@@ -170,7 +133,7 @@ class _Parser:
                 self._fail("LIKE goes with a column", token)
             if pattern.kind != "text":
                 self._fail("expected a pattern in quotes", pattern)
-            return Like(term, _unquoted(pattern.text))
+            return Like(term, unquoted(pattern.text))
         return None
 
     def _membership(self, term: Term) -> Predicate:
@@ -181,11 +144,10 @@ class _Parser:
         self._expect(")")
         return Membership(term, tuple(literals))
 
-    # --- terms and literals -----------------------------------------------------------------------------
+    # --- terms ------------------------------------------------------------------------------------------
 
     def _term(self) -> Term:
-        token = self._peek()
-        follows = self._tokens[min(self._next + 1, len(self._tokens) - 1)]
+        token, follows = self._peek(), self._follows()
         if token.kind == "word" and follows.text == "(" and follows.kind == "sign":
             return self._transformed()
         return self._column()
@@ -210,133 +172,8 @@ class _Parser:
             self._fail(f"{transform.value} needs a whole number above 0 first", token)
         return int(token.text)
 
-    def _column(self) -> Column:
-        parts = [self._name()]
-        while self._accept("."):
-            parts.append(self._name())
-        return Column(tuple(parts))
-
-    def _name(self) -> str:
-        token = self._take()
-        if token.kind == "quoted":
-            return token.text[1:-1].replace("``", "`")
-        if token.kind != "word" or token.word in _RESERVED:
-            self._fail("expected the name of a column", token)
-        return token.text
-
-    def _starts_literal(self) -> bool:
-        token = self._peek()
-        if token.kind in ("number", "text", "binary") or token.text in ("+", "-"):
-            return True
-        if token.word in ("true", "false", "null"):
-            return True
-        follows = self._tokens[min(self._next + 1, len(self._tokens) - 1)]
-        return (
-            token.word in ("date", "timestamp", "timestamp_ntz", "timestamp_ltz") and follows.kind == "text"
-        )
-
-    def _literal(self) -> Literal:
-        if not self._starts_literal():
-            self._fail("expected a literal")
-        first = self._take()
-        if first.kind == "text":
-            return Literal(_unquoted(first.text), first.text)
-        if first.kind == "binary":
-            return Literal(self._bytes(first), first.text)
-        if first.kind == "number" or first.kind == "sign":
-            return self._number(first)
-        match first.word:
-            case "true" | "false":
-                return Literal(first.word == "true", first.text)
-            case "null":
-                return Literal(None, first.text)
-        quoted = self._take()
-        text = _unquoted(quoted.text).strip()
-        shown = f"{first.text} {quoted.text}"
-        return Literal(self._date(text, quoted) if first.word == "date" else Moment(text), shown)
-
-    def _number(self, first: _Token) -> Literal:
-        token = first if first.kind == "number" else self._take()
-        if token.kind != "number":
-            self._fail("expected a number", token)
-        number = Decimal(token.text)
-        negative = first.text == "-"
-        return Literal(
-            number.copy_negate() if negative else number, f"-{token.text}" if negative else token.text
-        )
-
-    def _date(self, text: str, token: _Token) -> date:
-        try:
-            if len(text) == len("2026-11-15"):  # Python reads other forms too
-                return date.fromisoformat(text)
-        except ValueError:
-            pass
-        raise self._failure("a date is written as '2026-11-15'", token)
-
-    def _bytes(self, token: _Token) -> bytes:
-        try:
-            return bytes.fromhex(token.text[2:-1])
-        except ValueError:
-            self._fail("expected pairs of hexadecimal digits", token)
-
-    # --- tokens -----------------------------------------------------------------------------------------
-
     def _operator(self) -> Operator | None:
         token = self._peek()
         if token.kind != "sign" or token.text not in _OPERATORS:
             return None
         return Operator(_OPERATORS[self._take().text])
-
-    def _enter(self, token: _Token) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            self._fail(f"nested deeper than {MAX_DEPTH}", token)
-
-    def _peek(self) -> _Token:
-        return self._tokens[self._next]
-
-    def _take(self) -> _Token:
-        token = self._tokens[self._next]
-        self._next = min(self._next + 1, len(self._tokens) - 1)
-        return token
-
-    def _accept(self, sign: str) -> bool:
-        found = self._peek().kind == "sign" and self._peek().text == sign
-        if found:
-            self._take()
-        return found
-
-    def _accept_word(self, word: str) -> bool:
-        found = self._peek().word == word
-        if found:
-            self._take()
-        return found
-
-    def _expect(self, sign: str) -> None:
-        if not self._accept(sign):
-            self._fail(f"expected {sign!r}")
-
-    def _split(self) -> Iterator[_Token]:
-        position, end = 0, len(self._text.rstrip())
-        while position < end:
-            match = _TOKEN.match(self._text, position)
-            if match is None:
-                start = position + len(self._text[position:]) - len(self._text[position:].lstrip())
-                self._fail("this is not expected", _Token("", "", start))
-            kind = match.lastgroup
-            assert kind is not None
-            yield _Token(kind, match.group(kind), match.start(kind))
-            position = match.end()
-        yield _Token("end", "", len(self._text))
-
-    def _fail(self, problem: str, token: _Token | None = None) -> NoReturn:
-        raise self._failure(problem, token)
-
-    def _failure(self, problem: str, token: _Token | None = None) -> UnreadablePredicateError:
-        at = (token or self._peek()).position
-        shown = f"{self._text[:at]}»{self._text[at:]}"
-        return UnreadablePredicateError(f"the predicate cannot be read: {problem}: {shown}")
-
-
-def _unquoted(text: str) -> str:
-    return text[1:-1].replace("''", "'")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from typing import Any
 
@@ -30,6 +29,7 @@ from pyiceberg.types import (
     StructType,
 )
 
+from headgate.core.lookup import unknown_column
 from headgate.core.predicate import (
     And,
     Column,
@@ -209,10 +209,7 @@ class _Binder:
         return Field(path[-1].field_id, path[0], names, kind)  # type: ignore[arg-type]
 
     def _unknown(self, column: Column) -> InvalidInputError:
-        names = _struct_paths(self._schema.fields)
-        near = difflib.get_close_matches(str(column), names, n=3)
-        step = f"did you mean {' or '.join(near)}?" if near else f"columns: {', '.join(names)}"
-        return InvalidInputError(f"there is no column {str(column)!r}", step)
+        return unknown_column(str(column), _struct_paths(self._schema.fields))
 
 
 def _named(fields: tuple[NestedField, ...], name: str) -> NestedField | None:
