@@ -25,8 +25,12 @@ def note_delete(tx: Transaction, name: str, where: str, kind: Kind = "deleted") 
     positions = Positions.of_columns(*(rows.column(name) for name in position_columns(metadata.schema)))
     target = Target(opened.driver, opened.loader(), metadata, opened.id, name)
     written = write_positions(target, positions, {p.file.path: p.file for p in files}, kind)
-    rows_by_file = {**getattr(change, kind), **positions.by_file}
-    opened.note(replace(change, deletes=(*change.deletes, *written), **{kind: rows_by_file}))
+    change = replace(change, deletes=(*change.deletes, *written))
+    if kind == "deleted":
+        change = replace(change, deleted={**change.deleted, **positions.by_file})
+    else:
+        change = replace(change, updated={**change.updated, **positions.by_file})
+    opened.note(change)
     return positions
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.sorting import SortOrder
 
     from headgate.iceberg.evolution import Evolution
+    from headgate.iceberg.planning import PlannedFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +47,21 @@ class TableChange:
     `base` is the table as the transaction saw it. `added` are new data files; `replaced`, by path, those that
     it takes away: None if it takes none away, empty if it found none. `deletes` are position delete files
     that it adds. `numbers` are the data sequence numbers, by path, of added files and deletes that keep one
-    from before; others get that of the commit. `compaction`: no row changes, they only move. `evolution` is
-    what becomes of the structure. `dropped` excludes everything else.
+    from before; others get that of the commit. `to_rewrite`, by path, are files that copy-on-write has to
+    write anew without the rows that `deletes` and `positions` tell of; it is done once, before the commit.
+    `compaction`: no row changes, they only move. `evolution` is what becomes of the structure. `dropped`
+    excludes everything else.
 
     The rest is what other writers may meet; it becomes the footprint:
 
     | field | content |
     |---|---|
-    | `rewritten` | those of `replaced` of which some rows live on in `added` (copy-on-write), by path |
+    | `rewritten` | those that are or will be `replaced`, and whose other rows live on in `added`, by path |
     | `deleted`, `updated` | by path of a data file, the positions that `deletes` tell of, by kind |
     | `sought` | what an update, delete or merge looked for, and the files that could hold it at the base |
     | `overwrites`, `replaces_all` | the rows that overwrites were about; all of them |
     | `upserted` | where an upsert by key has looked |
-    | `positions` | paths of position files that are not in the table (copy-on-write) |
+    | `positions` | position files that do not come into the table (copy-on-write) |
     | `paths` | the virtual paths of all files above |
     | `verbs` | what the caller did: `append`, `overwrite`, `delete`, `update`, `merge`, `upsert`, … |
     """
@@ -70,6 +73,7 @@ class TableChange:
     replaced: Mapping[str, DataFile] | None = None
     deletes: tuple[DataFile, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict)
+    to_rewrite: Mapping[str, PlannedFile] = field(default_factory=dict)
     compaction: bool = False
     rewritten: frozenset[str] = frozenset()
     deleted: Mapping[str, BitMap64] = field(default_factory=dict)
@@ -78,7 +82,7 @@ class TableChange:
     overwrites: tuple[Selection, ...] = ()
     replaces_all: bool = False
     upserted: Upserted | None = None
-    positions: tuple[str, ...] = ()
+    positions: tuple[DataFile, ...] = ()
     paths: frozenset[str] = frozenset()
     verbs: frozenset[str] = frozenset()
     isolation: Isolation = Isolation.WRITE_SERIALIZABLE
@@ -93,7 +97,12 @@ class TableChange:
 
     @property
     def changes_files(self) -> bool:
-        return bool(self.added or self.deletes) or self.replaced is not None
+        return bool(self.added or self.deletes or self.to_rewrite) or self.replaced is not None
+
+    @property
+    def own_deletes(self) -> tuple[DataFile, ...]:
+        """The position files of the transaction: what they tell of is gone for all that it does later."""
+        return (*self.deletes, *self.positions)
 
     @property
     def operation(self) -> str:
@@ -135,7 +144,7 @@ class TableChange:
             deleted=self._staying(self.deleted),
             updated=self._staying(self.updated),
             upserted=self.upserted,
-            positions=self.positions,
+            positions=[file.path for file in self.positions],
         )
 
     @property
@@ -148,7 +157,7 @@ class TableChange:
     def footprint(self) -> TableFootprint:
         # Position deletes that nobody else could know of would be lost conflicts.
         assert not self.deletes or self.deleted or self.updated or self.compaction, self.name
-        paths = frozenset(self.replaced or ()) | frozenset(self.deleted) | frozenset(self.updated)
+        paths = frozenset(self.replaced or ()).union(self.rewritten, self.deleted, self.updated)
         return TableFootprint(
             name=self.name,
             uuid=None if self.base is None else self.base.uuid,
@@ -174,12 +183,16 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """Rows of a table that a transaction read: what it then changes anywhere may follow from them."""
+    """Rows of a table that a transaction read: what it then changes anywhere may follow from them.
+
+    `verb` is what the caller did: a delete that found nothing has read, too.
+    """
 
     name: str
     base: TableRef
     read: Read
     isolation: Isolation
+    verb: str = "read"
 
     def footprint(self) -> TableFootprint:
         return TableFootprint(
@@ -187,7 +200,7 @@ class TableRead:
             uuid=self.base.uuid,
             isolation=self.isolation,
             reads=(self.read,),
-            verbs=frozenset({"read"}),
+            verbs=frozenset({self.verb}),
         )
 
 

@@ -1,30 +1,31 @@
 """Deletes, updates, merges and upserts inside a transaction: which rows, and what becomes of their files.
 
-Whole files of which every row goes are taken away without being read. Other rows are marked by position
-(merge-on-read), or their files are written anew without them (copy-on-write), as the table asks.
+Whole files of which every row goes are taken away without being read. Other rows are marked by position. That
+is all for merge-on-read; for copy-on-write, `finished` writes their files anew without them, once for all
+that a transaction has done, before it commits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from enum import Enum
 
 from pyroaring import BitMap64
 
-from headgate.changes import TableChange
+from headgate.changes import TableChange, TableRead
 from headgate.core.footprint import Read
 from headgate.core.merging import Expression, Match, MergeSpec, key_columns, require_sound
 from headgate.errors import InvalidInputError
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
-from headgate.iceberg.directories import Role
+from headgate.iceberg.directories import Role, role_of
 from headgate.iceberg.planning import Plan, PlannedFile
-from headgate.iceberg.positions import Positions, read_positions, write_positions
+from headgate.iceberg.positions import Kind, Positions, read_positions, write_positions
 from headgate.iceberg.row_change import KeyRange, MergeEngine, RowChange, RowEngine, Wanted
 from headgate.iceberg.selection import selection_of
 from headgate.iceberg.target import Target
-from headgate.model.footprint import Upserted, file_mark
+from headgate.model.footprint import Upserted
 from headgate.model.row_counts import RowCounts
 from headgate.reading import isolation_of
 from headgate.visibility import visible
@@ -39,10 +40,14 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The change with what an operation did to the table, and how many rows that were."""
+    """The change with what an operation did to the table, and how many rows that were.
+
+    If it found none, `change` is the one from before; what it looked for is `read`, unless the table is new.
+    """
 
     change: TableChange
     counts: RowCounts
+    read: TableRead | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +63,18 @@ class Changing:
 
     def delete(self, wanted: Wanted) -> Changed:
         """Removes the rows that are wanted."""
-        plan = self._plan(wanted.bound)
-        whole = plan.whole if wanted.condition is None and wanted.bound is not None else ()
-        rest = [found for found in plan.files if found not in whole]
-        found = RowChange(deleted=self.engine.deleted(rest, wanted) if rest else Positions())
-        return self._changed("delete", plan, wanted.bound, found, whole)
+        operation = self._operation("delete", wanted.bound)
+        plan = operation.plan
+        if wanted.bound is None:
+            # Only the engine understands the condition, so only it can refuse it, whatever there is to read.
+            return operation.changed(RowChange(deleted=self.engine.deleted(plan.files, wanted)))
+        found = self.engine.deleted(plan.partial, wanted) if plan.partial else Positions()
+        return operation.changed(RowChange(deleted=found), plan.whole)
 
     def update(self, wanted: Wanted, values: Mapping[str, Expression]) -> Changed:
         """Assigns to columns of the rows that are wanted."""
-        plan = self._plan(wanted.bound)
-        found = self.engine.updated(plan.files, wanted, values) if plan.files else RowChange()
-        return self._changed("update", plan, wanted.bound, found)
+        operation = self._operation("update", wanted.bound)
+        return operation.changed(self.engine.updated(operation.plan.files, wanted, values))
 
     def merge(self, engine: MergeEngine, spec: MergeSpec) -> Changed:
         """Merges the source of `engine` into the table."""
@@ -76,128 +82,198 @@ class Changing:
         keys = KeyRange()
         if not spec.of(Match.NOT_MATCHED_BY_SOURCE):
             keys = engine.keys(key_columns(spec.on))
-        plan = self._plan(keys.bound)
-        return self._changed("merge", plan, keys.bound, engine.merged(plan, spec))
+        operation = self._operation("merge", keys.bound)
+        return operation.changed(engine.merged(operation.plan, spec))
 
     def upsert(self, engine: MergeEngine, keys: Sequence[str]) -> Changed:
         """Makes the rows of the source those of the table that have their keys."""
         held = engine.keys({key: key for key in keys})
-        plan = self._plan(held.bound)
-        done = self._changed("upsert", plan, held.bound, engine.upserted(plan, keys))
-        looked = Upserted(None, held.bounds)
-        if held.partitions is not None:
-            looked = Upserted.of(held.partitions, held.bounds)
-        before = self.change.upserted
+        operation = self._operation("upsert", held.bound)
+        done = operation.changed(engine.upserted(operation.plan, keys))
+        if not done.counts:
+            return done
+        looked = Upserted.of(held.partitions, held.bounds)
         # Where two upserts of one transaction have looked is not put together: it may have been anywhere.
-        return replace(done, change=replace(done.change, upserted=looked if before is None else Upserted()))
+        upserted = looked if self.change.upserted is None else Upserted()
+        return replace(done, change=replace(done.change, upserted=upserted))
 
-    def _plan(self, bound: Bound | None) -> Plan:
-        return visible(self.change, self.target.metadata, self.target.loader, bound)
+    def _operation(self, verb: str, bound: Bound | None) -> _Operation:
+        target = self.target
+        plan = visible(self.change, target.metadata, target.loader, bound)
+        return _Operation(self.change, target, verb, mode_of(target, verb), bound, plan)
 
-    def _changed(
-        self,
-        verb: str,
-        plan: Plan,
-        bound: Bound | None,
-        found: RowChange,
-        whole: Sequence[PlannedFile] = (),
-    ) -> Changed:
-        """The change with the rows that were found, whose files are among those of `plan`."""
-        by_path = {planned.file.path: planned for planned in plan.files}
-        emptied = [by_path[path] for path in found.deleted.by_file if self._is_emptied(by_path[path], found)]
-        gone = (*whole, *emptied)
-        paths = {planned.file.path for planned in gone}
-        left = {path: rows for path, rows in found.deleted.by_file.items() if path not in paths}
-        kept = replace(found, deleted=Positions(left))
+
+def mode_of(target: Target, verb: str) -> Mode:
+    """How the table wants rows to be changed by an operation."""
+    name = f"write.{'merge' if verb == 'upsert' else verb}.mode"
+    given = target.metadata.properties.get(name, Mode.MERGE_ON_READ.value)
+    for mode in Mode:
+        if given == mode.value:
+            return mode
+    raise InvalidInputError(
+        f"{target.table}: the table property {name} is {given!r}",
+        f"set it to {' or '.join(mode.value for mode in Mode)}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """One operation on rows that `bound` can be about (None: any rows), in the files of `plan`."""
+
+    change: TableChange
+    target: Target
+    verb: str
+    mode: Mode
+    bound: Bound | None
+    plan: Plan
+
+    def changed(self, found: RowChange, whole: Sequence[PlannedFile] = ()) -> Changed:
+        """The change with the rows that were found, and without the files that go as a `whole`."""
         counts = RowCounts(
-            deleted=sum(self._live_rows(planned) for planned in gone) + len(kept.deleted),
+            deleted=sum(self._live_rows(planned) for planned in whole) + len(found.deleted),
             updated=len(found.updated),
             inserted=sum(file.record_count for file in found.inserted),
         )
+        if not counts:
+            return Changed(self.change, counts, self._read())
+        by_path = {planned.file.path: planned for planned in self.plan.files}
+        touched = {**found.deleted.by_file, **found.updated.by_file}
+        gone = (*whole, *(by_path[path] for path in touched if self._is_emptied(by_path[path], found)))
+        paths = {planned.file.path for planned in gone}
+        kept = replace(found, deleted=_without(found.deleted, paths), updated=_without(found.updated, paths))
+        marked = self._marked(_taken_away(self._noted(), gone), kept, by_path)
+        added = (*marked.added, *found.images, *found.inserted)
+        return Changed(replace(marked, added=added), counts)
+
+    def _noted(self) -> TableChange:
+        """The change with what the operation was about."""
         before = self.change
-        sought = Read(selection_of(bound, self.target.metadata), self._marks_at_base(plan))
-        noted = replace(
+        return replace(
             before,
-            sought=(*before.sought, sought),
-            verbs=before.verbs | {verb},
+            sought=(*before.sought, self._looked_for()),
+            verbs=before.verbs | {self.verb},
             isolation=isolation_of(self.target.metadata),
         )
-        if not counts:
-            return Changed(noted if before.changes_files else before, counts)
-        taken = _taken_away(noted, gone)
-        marked = self._on_read if self._mode(verb) is Mode.MERGE_ON_READ else self._on_write
-        after = marked(taken, kept, by_path)
-        return Changed(replace(after, added=(*after.added, *found.images, *found.inserted)), counts)
 
-    def _on_read(
+    def _read(self) -> TableRead | None:
+        """That there was nothing to change is something that the transaction has read."""
+        if self.change.base is None:
+            return None
+        isolation = isolation_of(self.target.metadata)
+        return TableRead(self.change.name, self.change.base, self._looked_for(), isolation, self.verb)
+
+    def _looked_for(self) -> Read:
+        """The rows that the operation was about, and the files of the base that could hold them."""
+        own = {file.path for file in self.change.added}
+        paths = (planned.file.path for planned in self.plan.files)
+        selection = selection_of(self.bound, self.target.metadata)
+        return Read.of(selection, (path for path in paths if path not in own))
+
+    def _marked(
         self, change: TableChange, found: RowChange, by_path: Mapping[str, PlannedFile]
     ) -> TableChange:
-        """Marks rows by position."""
+        """The change with the rows that were found marked by position."""
         own = {file.path for file in self.change.added}
+        files = {path: planned.file for path, planned in by_path.items()}
+        positions = (
+            *self._position_files(found.deleted, files, own, "deleted"),
+            *self._position_files(found.updated, files, own, "updated"),
+        )
+        if self.mode is Mode.MERGE_ON_READ:
+            return replace(
+                change,
+                deletes=(*change.deletes, *positions),
+                deleted=_joined(change.deleted, found.deleted, own),
+                updated=_joined(change.updated, found.updated, own),
+            )
+        touched = {*found.deleted.by_file, *found.updated.by_file}
         return replace(
             change,
-            deletes=(*change.deletes, *self._position_files(found, by_path)),
-            deleted=_joined(change.deleted, found.deleted, own),
-            updated=_joined(change.updated, found.updated, own),
+            positions=(*change.positions, *positions),
+            to_rewrite={**{path: by_path[path] for path in touched}, **change.to_rewrite},
+            rewritten=change.rewritten | (touched - own),
         )
 
-    def _on_write(
-        self, change: TableChange, found: RowChange, by_path: Mapping[str, PlannedFile]
-    ) -> TableChange:
-        """Writes the files anew, without the rows."""
-        positions = self._position_files(found, by_path)
-        changed = {*found.deleted.by_file, *found.updated.by_file}
-        own = {file.path for file in self.change.added}
-        without = [
-            replace(planned, deletes=(*planned.deletes, *positions))
-            for path, planned in by_path.items()
-            if path in changed
-        ]
-        rewritten = [planned for planned in without if planned.file.path not in own]
-        new = [planned for planned in without if planned.file.path in own]
-        again = (
-            *(self.engine.written_again(rewritten, Role.CARRIED) if rewritten else ()),
-            *(self.engine.written_again(new, Role.NEW) if new else ()),
-        )
-        taken = _taken_away(change, without)
-        return replace(
-            taken,
-            added=(*taken.added, *again),
-            rewritten=taken.rewritten | {planned.file.path for planned in rewritten},
-            positions=(*taken.positions, *(file.path for file in positions)),
-        )
-
-    def _position_files(self, found: RowChange, by_path: Mapping[str, PlannedFile]) -> tuple[DataFile, ...]:
-        files = {path: planned.file for path, planned in by_path.items()}
-        return (
-            *write_positions(self.target, found.deleted, files, "deleted"),
-            *write_positions(self.target, found.updated, files, "updated"),
+    def _position_files(
+        self, found: Positions, files: Mapping[str, DataFile], own: set[str], kind: Kind
+    ) -> tuple[DataFile, ...]:
+        """Position files; none of them tells of files of the transaction itself and of others too."""
+        mine = {path: rows for path, rows in found.by_file.items() if path in own}
+        others = {path: rows for path, rows in found.by_file.items() if path not in own}
+        return tuple(
+            file
+            for part in (mine, others)
+            if part
+            for file in write_positions(self.target, Positions(part), files, kind)
         )
 
     def _is_emptied(self, planned: PlannedFile, found: RowChange) -> bool:
-        """Whether all live rows of a file are deleted: then the file goes. None of them may be updated."""
+        """Whether no live row of a file is left: then the file goes.
+
+        Unless the transaction has updated rows of it and others know the file: that rows live on elsewhere
+        must be told by position.
+        """
         path = planned.file.path
-        return path not in found.updated.by_file and len(found.deleted.in_file(path)) == self._live_rows(
-            planned
-        )
+        if not _is_own(path, self.target) and (
+            path in found.updated.by_file or path in self.change.updated or path in self.change.to_rewrite
+        ):
+            return False
+        left = self._live_rows(planned) - len(found.deleted.in_file(path)) - len(found.updated.in_file(path))
+        return left == 0
 
     def _live_rows(self, planned: PlannedFile) -> int:
         dead = read_positions(self.target.driver, self.target.loader, planned.deletes)
         return planned.file.record_count - len(dead.in_file(planned.file.path))
 
-    def _marks_at_base(self, plan: Plan) -> frozenset[str]:
-        own = {file.path for file in self.change.added}
-        return frozenset(file_mark(p.file.path) for p in plan.files if p.file.path not in own)
 
-    def _mode(self, verb: str) -> Mode:
-        name = f"write.{'merge' if verb == 'upsert' else verb}.mode"
-        given = self.target.metadata.properties.get(name, Mode.MERGE_ON_READ.value)
-        for mode in Mode:
-            if given == mode.value:
-                return mode
-        raise InvalidInputError(
-            f"the table property {name} is {given!r}", f"set it to {' or '.join(mode.value for mode in Mode)}"
-        )
+def finished(change: TableChange, target: Target, engine: RowEngine) -> TableChange:
+    """The change as it is committed: files that copy-on-write changes are written anew, nothing is left over.
+
+    If the process dies inside, new files stay in the directory of the transaction, unreferenced.
+    """
+    own = {file.path for file in change.added}
+    # Some may have gone as a whole since.
+    there = [planned for path, planned in change.to_rewrite.items() if _is_there(path, change, target)]
+    anew: list[DataFile] = []
+    for role, files in _by_role(there, own).items():
+        without = [replace(planned, deletes=(*planned.deletes, *change.own_deletes)) for planned in files]
+        anew += engine.written_again(without, role)
+    after = _taken_away(replace(change, to_rewrite={}), there)
+    after = replace(after, added=(*after.added, *anew))
+    return replace(
+        after,
+        deletes=tuple(file for file in after.deletes if _is_needed(file, after, target)),
+        positions=tuple(file for file in after.positions if _is_needed(file, after, target)),
+    )
+
+
+def _is_own(path: str, target: Target) -> bool:
+    return f"/L0-{target.txid}/" in path
+
+
+def _is_there(path: str, change: TableChange, target: Target) -> bool:
+    """Whether a file that the transaction saw is still one that it leaves."""
+    if _is_own(path, target):
+        return any(file.path == path for file in change.added)
+    return path not in (change.replaced or ())
+
+
+def _by_role(files: Sequence[PlannedFile], own: set[str]) -> dict[Role, list[PlannedFile]]:
+    """The files, by what they are once they are written again."""
+    groups: dict[Role, list[PlannedFile]] = {}
+    for planned in files:
+        path = planned.file.path
+        groups.setdefault(role_of(path) if path in own else Role.CARRIED, []).append(planned)
+    return groups
+
+
+def _is_needed(positions: DataFile, change: TableChange, target: Target) -> bool:
+    """Whether a position file tells of more than files of the transaction that are gone again.
+
+    What it tells of files that others know is needed even if they are gone: some rows may live on elsewhere.
+    """
+    told = target.loader.positions(positions).by_file
+    return any(not _is_own(path, target) or _is_there(path, change, target) for path in told)
 
 
 def _taken_away(change: TableChange, gone: Sequence[PlannedFile]) -> TableChange:
@@ -212,6 +288,10 @@ def _taken_away(change: TableChange, gone: Sequence[PlannedFile]) -> TableChange
         added=tuple(file for file in change.added if file.path not in paths),
         replaced={**(change.replaced or {}), **replaced} if replaced or change.replaced is not None else None,
     )
+
+
+def _without(positions: Positions, paths: Set[str]) -> Positions:
+    return Positions({path: rows for path, rows in positions.by_file.items() if path not in paths})
 
 
 def _joined(before: Mapping[str, BitMap64], found: Positions, own: set[str]) -> dict[str, BitMap64]:

@@ -36,7 +36,8 @@ def merge_engine(target: Target, rows: Any) -> MergeEngine:
         rows = spark.createDataFrame(rows)
     if not type(rows).__module__.startswith("pyspark.sql."):
         raise InvalidInputError(
-            f"{target.table}: the source must be a Spark DataFrame or a pyarrow Table, not a {type(rows).__name__}"
+            f"{target.table}: the rows must be a Spark DataFrame or a pyarrow Table, "
+            f"not a {type(rows).__name__}"
         )
     from headgate.spark.row_changes import SparkMerge
 

@@ -11,7 +11,7 @@ from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
-from headgate.iceberg.planning import Plan, plan, planned
+from headgate.iceberg.planning import Plan
 from headgate.iceberg.rewriting import Rewritten, without_matching
 from headgate.iceberg.rows import IncomingRows
 from headgate.iceberg.selection import selection_of
@@ -19,6 +19,7 @@ from headgate.model.announcement import Intent
 from headgate.model.footprint import file_mark
 from headgate.preparation import virtual_path
 from headgate.reading import isolation_of
+from headgate.visibility import visible_at_base, visible_own
 
 VERB = "overwrite"
 
@@ -38,11 +39,13 @@ class Overwriting:
 
     def all(self) -> TableChange:
         """Replaces every row that the transaction sees, its own among them."""
-        at_base = self._at_base(None)
+        at_base = visible_at_base(replace(self.change, replaced=None), self.metadata, self.loader, None)
         change = replace(
             self.change,
             added=(),
             replaced={planned.file.path: planned.file for planned in at_base.files},
+            positions=(),
+            to_rewrite={},
             rewritten=frozenset(),
             deletes=(),
             replaces_all=True,
@@ -109,17 +112,13 @@ class Overwriting:
             return ()
         return {virtual_path(change.name, file, self.metadata) for file in files}
 
-    def _at_base(self, matching: Bound | None) -> Plan:
+    def _at_base(self, matching: Bound) -> Plan:
         """What the transaction sees of the table's files, without those that it has removed itself."""
-        if self.change.base is None:
-            return Plan(())
-        found = plan(self.loader, self.metadata, matching, self.change.deletes)
-        gone = self.change.replaced or {} if matching is not None else {}
-        return replace(found, files=tuple(f for f in found.files if f.file.path not in gone))
+        return visible_at_base(self.change, self.metadata, self.loader, matching)
 
     def _own(self, matching: Bound) -> Plan:
         """What the transaction has added itself."""
-        return planned(self.change.added, self.metadata, matching, self.change.deletes)
+        return visible_own(self.change, self.metadata, matching)
 
 
 def _without(files: tuple[DataFile, ...], gone: Rewritten) -> tuple[DataFile, ...]:

@@ -320,16 +320,15 @@ class Transaction:
         if self._stage is Stage.ABORTED:
             self._require_open()
         if not self._changes and self._rows is not None:
-            unchanged = CommitResult(self._base.version.number, self.txid, 0, rows=self._rows, changed=False)
-            self._end(unchanged)
-            return unchanged
+            self._end(self._earlier_batch() or replace(self._result_at(self._base.version), changed=False))
+            return self.result
         if not self._changes:
             raise InvalidInputError(
                 "there is nothing to commit: the transaction changes nothing", "change something, or abort"
             )
-        started = self._host.elapsed()
         try:
-            result = self._commit(started + self._patience_seconds)
+            self._finish_tables()
+            result = self._commit_in_time()
         except BaseException as error:
             # What was offered and not answered stays unsettled; everything else is over.
             if self._stage is Stage.OPEN:
@@ -338,14 +337,26 @@ class Transaction:
                 leave = self._presence.leave if isinstance(error, Exception) else self._presence.fall_silent
                 leave()
             raise
-        finally:
-            self._effort = self._effort.spent(self._host.elapsed() - started)
         self._presence.leave()
         postponed = self._presence.postponed
         if not result.already_committed:
             postponed += self._after_commit(self._state, self._committed_tables)
         self._result = replace(result, postponed=postponed)
         return self.result
+
+    def _finish_tables(self) -> None:
+        """Writes the rest of what the tables need, if it is not there yet."""
+        if self._stage is Stage.OPEN and self._changes.tables:
+            from headgate import writing
+
+            writing.finish(self._open())
+
+    def _commit_in_time(self) -> CommitResult:
+        started = self._host.elapsed()
+        try:
+            return self._commit(started + self._patience_seconds)
+        finally:
+            self._effort = self._effort.spent(self._host.elapsed() - started)
 
     def _commit(self, until: float) -> CommitResult:
         waiting = Waiting(self._retry, until)

@@ -23,11 +23,11 @@ def visible_at_base(
     """Those of the base, without the ones that the transaction takes away."""
     if change.base is None:
         return Plan(())
-    found = plan(loader, metadata, only, change.deletes)
+    found = plan(loader, metadata, only, change.own_deletes)
     gone = change.replaced or {}
     return replace(found, files=tuple(f for f in found.files if f.file.path not in gone))
 
 
 def visible_own(change: TableChange, metadata: TableMetadata, only: Bound | None) -> Plan:
     """Those that the transaction has added itself."""
-    return planned(change.added, metadata, only or Always(True), change.deletes)
+    return planned(change.added, metadata, only or Always(True), change.own_deletes)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from headgate.changes import Changes, NewTable, TableChange, TableRead
-from headgate.changing import Changed, Changing
+from headgate.changing import Changed, Changing, finished
 from headgate.core.arguments import public_properties, texts
 from headgate.core.footprint import Read
 from headgate.core.lookup import found_table
@@ -23,14 +23,14 @@ from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.binding import bind_text
-from headgate.iceberg.bound import Always, Bound
+from headgate.iceberg.bound import Bound
 from headgate.iceberg.columns import require_sound
 from headgate.iceberg.ddl import parse_columns
 from headgate.iceberg.evolution import Evolution, Step, Subject
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table
 from headgate.iceberg.partitions import parse_partition_by, written_terms
-from headgate.iceberg.planning import PlannedFile, plan, planned
+from headgate.iceberg.planning import PlannedFile, plan
 from headgate.iceberg.row_change import MergeEngine, Wanted
 from headgate.iceberg.rows import ArrowRows, BatchRows, IncomingRows
 from headgate.iceberg.selection import selection_of
@@ -47,6 +47,7 @@ from headgate.overwriting import Overwriting
 from headgate.preparation import table_location, virtual_path
 from headgate.reading import checked_limit, chosen_columns, isolation_of, understood
 from headgate.structure import Evolvable
+from headgate.visibility import visible
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -139,19 +140,30 @@ class TableWriter(Evolvable[None]):
         return self._changing(lambda changing: changing.delete(self._wanted(where)))
 
     def update(self, values: Mapping[str, str | Column], where: str | Column | None = None) -> RowCounts:
-        """Assigns expressions to columns of the rows that `where` selects; of all rows without it."""
+        """Assigns expressions to columns of the rows that `where` selects; of all rows without it.
+
+        All expressions are about the rows as they were. A row whose partition changes moves there.
+        """
         checked = assignments(values)
-        return self._changing(lambda changing: changing.update(self._wanted(where), checked))
+        every = "true" if where is None else where
+        return self._changing(lambda changing: changing.update(self._wanted(every), checked))
 
     def merge(self, source: Rows, on: str | Column) -> Merge[RowCounts]:
         """Merges a source; `commit` of what is returned notes it, and tells how many rows it changes."""
         return Merge(MergeSpec(on), lambda spec: self._merge(source, spec))
 
     def upsert(self, rows: Rows, keys: Sequence[str]) -> RowCounts:
-        """Makes `rows` the rows with their keys: those that are there are updated, others are added."""
+        """Makes `rows` the rows with their keys: those that are there are updated, others are added.
+
+        Each key is one of the rows, at most once and never null. Of several rows of the table with a key, all
+        become the given one.
+        """
         names = texts("keys", keys)
-        if not names:
-            raise InvalidInputError(f"{self.name}: an upsert needs a key", "name at least one column")
+        if not names or len(set(names)) < len(names):
+            raise InvalidInputError(
+                f"{self.name}: an upsert needs keys, each once, but got {list(names)}",
+                "name the columns that tell rows apart",
+            )
         return self._merging(rows, lambda changing, engine: changing.upsert(engine, names))
 
     def read_arrow(
@@ -222,7 +234,8 @@ class TableWriter(Evolvable[None]):
     def _note_rows(self, change: TableChange) -> None:
         """Notes a change of rows, with the virtual paths that it touches."""
         metadata = self._metadata(change)
-        files = (*change.added, *change.deletes, *(change.replaced or {}).values())
+        files = (*change.added, *(change.replaced or {}).values(), *change.own_deletes)
+        # A position file is in the partition of the files that it tells of.
         paths = frozenset(virtual_path(change.name, file, metadata) for file in files)
         self._tx.note(replace(change, paths=paths))
 
@@ -230,18 +243,18 @@ class TableWriter(Evolvable[None]):
         """The files that can hold rows that are read, and a note that they are."""
         change = self._change()
         metadata = self._metadata(change)
-        own = planned(change.added, metadata, only or Always(True), change.deletes).files
-        if change.base is None:
-            return own
-        at_base = plan(self._tx.loader(), metadata, only, change.deletes).files
-        read = Read.of(selection_of(only, metadata), (found.file.path for found in at_base))
-        self._tx.note_read(TableRead(self.name, change.base, read, isolation_of(metadata)))
-        gone = change.replaced or {}
-        return tuple(found for found in (*at_base, *own) if found.file.path not in gone)
+        if change.base is not None:
+            at_base = plan(self._tx.loader(), metadata, only).files
+            read = Read.of(selection_of(only, metadata), (found.file.path for found in at_base))
+            self._tx.note_read(TableRead(self.name, change.base, read, isolation_of(metadata)))
+        return visible(change, metadata, self._tx.loader(), only).files
 
-    def _wanted(self, where: str | Column | None) -> Wanted:
-        if where is None:
-            return Wanted(Always(value=True), None, "true")
+    def _wanted(self, where: str | Column) -> Wanted:
+        if not isinstance(where, str) and not is_from_spark(where):
+            raise InvalidInputError(
+                f"{self.name}: a predicate is SQL or a column of Spark, but got {where!r}",
+                'write it as "id = 7"; "true" is every row',
+            )
         bound, condition = understood(where, self.schema)
         return Wanted(bound, condition, str(where))
 
@@ -262,6 +275,8 @@ class TableWriter(Evolvable[None]):
     def _noted(self, done: Changed) -> RowCounts:
         if done.counts:
             self._note_rows(done.change)
+        elif done.read is not None:
+            self._tx.note_read(done.read)
         self._tx.count(done.counts)
         return done.counts
 
@@ -356,6 +371,14 @@ def rename(tx: OpenTransaction, name: str, to: str) -> None:
     _require_free(tx, to)
     noted = tx.changes().tables.get(name)
     tx.note(replace(noted or TableChange(name, base=found_table(tx.base, name)), renamed_to=to))
+
+
+def finish(tx: OpenTransaction) -> None:
+    """Writes what is due before the commit: for copy-on-write, the files of changed rows anew."""
+    for change in tx.changes().tables.values():
+        if change.to_rewrite or change.deletes:
+            target = TableWriter(tx, change.name)._target(change)
+            tx.note(finished(change, target, row_engine(target)))
 
 
 def schema_of(given: Any) -> Schema:

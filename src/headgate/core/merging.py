@@ -127,9 +127,15 @@ def _unquoted(name: str) -> str:
 
 
 def assignments(values: object) -> Mapping[str, Expression]:
-    """Expressions by column, as a caller gave them."""
+    """Expressions by column, as a caller gave them. Only a column of Spark's is one that is no text."""
     if not isinstance(values, Mapping) or not values or not all(isinstance(name, str) for name in values):
         raise InvalidInputError(
             f"expressions by column are needed, but got {values!r}", "such as {'status': \"'paid'\"}"
         )
+    for name, value in values.items():
+        if not isinstance(value, str) and not type(value).__module__.startswith("pyspark.sql."):
+            raise InvalidInputError(
+                f"the value of {name} is to be SQL, but is the {type(value).__name__} {value!r}",
+                "write it as SQL, in which a text has quotes of its own: \"'paid'\"",
+            )
     return dict(values)

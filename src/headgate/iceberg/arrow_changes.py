@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.core.expression_text import START_SPARK
 from headgate.core.lookup import nearest
 from headgate.core.merging import Expression, MergeSpec
-from headgate.errors import InvalidInputError, UnsupportedError
+from headgate.errors import InvalidInputError, UnreadablePredicateError, UnsupportedError
 from headgate.iceberg import keys as key_columns
 from headgate.iceberg.arrow import fitted
 from headgate.iceberg.arrow_files import read_located, read_rows, write_rows
+from headgate.iceberg.binding import bind_text
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
-from headgate.iceberg.directories import Role
+from headgate.iceberg.directories import Role, image_role
 from headgate.iceberg.expression import evaluated
+from headgate.iceberg.key_numbers import key_numbers
 from headgate.iceberg.planning import Plan, PlannedFile
-from headgate.iceberg.positions import Positions
+from headgate.iceberg.positions import Positions, position_columns
 from headgate.iceberg.row_change import KeyRange, RowChange, Wanted
 from headgate.iceberg.target import Target
 
 SHOWN_KEYS = 3
-START_SPARK = "start a Spark session (headgate.session()), which evaluates any SQL"
 
 
 @dataclass(frozen=True)
@@ -35,37 +37,74 @@ class ArrowChanges:
     target: Target
 
     def deleted(self, files: Sequence[PlannedFile], wanted: Wanted) -> Positions:
-        return _positions(self._located(files, _understood(wanted)))
+        return self._positions(self._located(files, self._understood(wanted)))
 
     def updated(
         self, files: Sequence[PlannedFile], wanted: Wanted, values: Mapping[str, Expression]
     ) -> RowChange:
-        found = self._located(files, _understood(wanted))
-        if not found.num_rows:
-            return RowChange()
-        rows = _without_places(found)
-        for name, value in values.items():
-            rows = self._assigned(rows, name, value)
-        return RowChange(updated=_positions(found), images=self._written(rows, Role.UPDATED))
+        found = self._located(files, self._understood(wanted))
+        rows = self._assigned(found.drop_columns(self._places), values)
+        return RowChange(updated=self._positions(found), images=self._images(found, rows))
 
     def written_again(self, files: Sequence[PlannedFile], role: Role) -> tuple[DataFile, ...]:
         target = self.target
         return self._written(read_rows(target.driver, target.loader, files, target.metadata.schema), role)
 
+    def _understood(self, wanted: Wanted) -> Bound:
+        if wanted.bound is not None:
+            return wanted.bound
+        if not isinstance(wanted.condition, str):
+            raise UnsupportedError(f"only Spark understands the condition {wanted.text}", START_SPARK)
+        try:
+            return bind_text(wanted.condition, self.target.metadata.schema)
+        except UnreadablePredicateError as error:
+            raise UnreadablePredicateError(error.problem, f"{error.next_step}, or {START_SPARK}") from None
+
     def _located(self, files: Sequence[PlannedFile], only: Bound | None) -> pa.Table:
         target = self.target
         return read_located(target.driver, target.loader, files, target.metadata.schema, only)
 
-    def _assigned(self, rows: pa.Table, name: str, value: Expression) -> pa.Table:
-        if name not in rows.column_names:
-            raise InvalidInputError(
-                f"{self.target.table}: there is no column {name}", nearest(name, rows.column_names)
-            )
-        if not isinstance(value, str):
-            raise UnsupportedError(f"only Spark can compute {value!r}", START_SPARK)
-        field = rows.schema.field(name)
-        at = rows.schema.get_field_index(name)
-        return rows.set_column(at, field, evaluated(value, rows, field))
+    @cached_property
+    def _places(self) -> list[str]:
+        """The columns with the file and the position of a row."""
+        return list(position_columns(self.target.metadata.schema))
+
+    def _positions(self, found: pa.Table) -> Positions:
+        return Positions.of_columns(*(found.column(name) for name in self._places))
+
+    def _assigned(self, rows: pa.Table, values: Mapping[str, Expression]) -> pa.Table:
+        """The rows with other values in some columns. All expressions are about the rows as they were."""
+        after = rows
+        for name, value in values.items():
+            self._require_column(name)
+            if type(value).__module__.startswith("pyspark."):
+                raise UnsupportedError(f"only Spark can compute {value!r}", START_SPARK)
+            assert isinstance(value, str), value
+            field = rows.schema.field(name)
+            after = after.set_column(rows.schema.get_field_index(name), field, evaluated(value, rows, field))
+        return after
+
+    def _require_column(self, name: str) -> None:
+        known = [field.name for field in self.target.metadata.schema.fields]
+        if name in known:
+            return
+        inside = name in self.target.metadata.schema.column_names
+        step = f"set {name.split('.')[0]} as a whole" if inside else nearest(name, known)
+        raise InvalidInputError(
+            f"{self.target.table}: there is no column {name}", step or f"columns: {', '.join(known)}"
+        )
+
+    def _images(self, found: pa.Table, rows: pa.Table) -> tuple[DataFile, ...]:
+        """Writes `rows`, which take the place of those that were found."""
+        paths = found.column(self._places[0])
+        by_role: dict[Role, list[str]] = {}
+        for path in pc.unique(paths).to_pylist():
+            by_role.setdefault(image_role(path, self.target.txid), []).append(path)
+        return tuple(
+            file
+            for role, origins in by_role.items()
+            for file in self._written(rows.filter(pc.is_in(paths, pa.array(origins, paths.type))), role)
+        )
 
     def _written(self, rows: pa.Table, role: Role) -> tuple[DataFile, ...]:
         return write_rows(replace(self.target, role=role), rows)
@@ -78,71 +117,64 @@ class ArrowMerge(ArrowChanges):
     given: pa.Table
 
     def keys(self, columns: Mapping[str, str]) -> KeyRange:
-        rows = self._fitting()
-        return key_columns.key_range(rows.select(list(columns)), self.target.metadata, complete=True)
+        self._require_keys(list(columns))
+        return key_columns.key_range(self._rows.select(list(columns)), self.target.metadata, complete=True)
 
-    def merged(self, plan: Plan, spec: MergeSpec) -> RowChange:
+    def merged(self, plan: Plan, spec: MergeSpec) -> RowChange:  # noqa: ARG002 - another engine needs it
         raise UnsupportedError(f"only Spark can merge on {spec.on}", f"{START_SPARK}, or upsert by key")
 
     def upserted(self, plan: Plan, keys: Sequence[str]) -> RowChange:
-        rows = self._fitting()
-        self._require_keys(rows, keys)
+        rows = self._rows
         found = self._located(plan.files, None)
-        names = list(keys)
-        # Which row of the source a row of the table becomes; Arrow joins no nested columns, so only keys go.
-        numbered = rows.select(names).append_column(_ROW, _numbers(rows.num_rows))
-        placed = found.select([*names, *_places(found)])
-        met = placed.join(numbered, names, join_type="inner", use_threads=False)
-        hit = pc.unique(met.column(_ROW))
-        images = rows.take(met.column(_ROW))
-        new = rows.filter(pc.invert(pc.is_in(_numbers(rows.num_rows), hit)))
+        _, numbers = key_numbers(rows, found, keys)
+        met = found.filter(numbers.is_valid())
+        # Keys are there once, so their numbers are those of the rows.
+        becoming = pc.drop_null(numbers)
+        every = pa.array(range(rows.num_rows), pa.int64())
         return RowChange(
-            updated=_positions(met),
-            images=self._written(images, Role.UPDATED),
-            inserted=self._written(new, Role.NEW),
+            updated=self._positions(met),
+            images=self._images(met, rows.take(becoming)),
+            inserted=self._written(rows.filter(pc.invert(pc.is_in(every, becoming))), Role.NEW),
         )
 
-    def _fitting(self) -> pa.Table:
+    @cached_property
+    def _rows(self) -> pa.Table:
         return fitted(self.given, self.target.metadata.schema, self.target.table)
 
-    def _require_keys(self, rows: pa.Table, keys: Sequence[str]) -> None:
-        """Refuses keys that are null or there twice."""
-        by_key = rows.select(list(keys))
+    def _require_keys(self, keys: Sequence[str]) -> None:
+        """Refuses rows without a key, or with one that is null or there twice."""
+        table, schema = self.target.table, self.target.metadata.schema
         for name in keys:
-            if by_key.column(name).null_count:
-                raise InvalidInputError(f"{self.target.table}: the key {name} is null in some rows")
-        counts = by_key.group_by(list(keys), use_threads=False).aggregate([([], "count_all")])
-        twice = counts.filter(pc.greater(counts.column("count_all"), 1)).drop_columns("count_all")
-        if twice.num_rows:
-            shown = "\n".join(f"  - {row}" for row in twice.slice(0, SHOWN_KEYS).to_pylist())
+            self._require_column(name)
+            if not schema.find_type(name).is_primitive:
+                raise UnsupportedError(
+                    f"{table}: only Spark compares the key {name}, {schema.find_type(name)}", START_SPARK
+                )
+        missing = [field.name for field in schema.fields if field.name not in self.given.column_names]
+        if missing:
+            # Otherwise they would become null in rows that are there.
             raise InvalidInputError(
-                f"{self.target.table}: the rows have keys that are there more than once:\n{shown}",
+                f"{table}: the rows have no column {', '.join(missing)}",
+                "an upsert makes whole rows: give every column",
+            )
+        for name in keys:
+            nulls = self._rows.column(name).null_count
+            if nulls:
+                raise InvalidInputError(
+                    f"{table}: the key {name} is null in {nulls} of the rows",
+                    "leave them out, or append them",
+                )
+        self._require_single(keys)
+
+    def _require_single(self, keys: Sequence[str]) -> None:
+        rows = self._rows
+        numbers, _ = key_numbers(rows, rows.slice(0, 0), keys)
+        counts = pc.value_counts(numbers)
+        often = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
+        if len(often):
+            first = pc.index_in(often.slice(0, SHOWN_KEYS), numbers)
+            shown = "\n".join(f"  - {row}" for row in rows.select(list(keys)).take(first).to_pylist())
+            raise InvalidInputError(
+                f"{self.target.table}: {len(often)} keys are there more than once in the rows:\n{shown}",
                 "leave one row for each key",
             )
-
-
-_ROW = "_headgate_row"
-
-
-def _understood(wanted: Wanted) -> Bound:
-    if wanted.bound is None:
-        raise UnsupportedError(f"only Spark understands the condition {wanted.text}", START_SPARK)
-    return wanted.bound
-
-
-def _places(rows: pa.Table) -> list[str]:
-    """The names of the file and the position of a row, which come last."""
-    return list(rows.column_names[-2:])
-
-
-def _without_places(rows: pa.Table) -> pa.Table:
-    return rows.drop_columns(_places(rows))
-
-
-def _positions(rows: pa.Table) -> Positions:
-    file, position = _places(rows) if _ROW not in rows.column_names else rows.column_names[-3:-1]
-    return Positions.of_columns(rows.column(file), rows.column(position))
-
-
-def _numbers(count: int) -> Any:
-    return pa.array(range(count), pa.int64())

@@ -70,6 +70,12 @@ def role_of(path: str) -> Role:
     return Role(role or "")
 
 
+def image_role(path: str, txid: TxId) -> Role:
+    """What the new image of a row is that was in a file: still a new row, if this transaction added it."""
+    own = f"/data/L0-{txid}/" in path
+    return Role.NEW if own and role_of(path) is Role.NEW else Role.UPDATED
+
+
 def _short(name: str) -> str:
     """A name that disks take; long ones are cut and told apart by a digest. The manifest has the value."""
     if len(name) <= LONGEST_NAME:

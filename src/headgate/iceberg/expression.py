@@ -216,7 +216,7 @@ class _Evaluation:
 
 
 def _literal_shapes(*sides: Expression) -> tuple[DecimalShape | None, DecimalShape | None]:
-    """Of sides that are written numbers, how long they are: with a decimal, they count as that, not as INT."""
+    """How long the sides are that are written numbers: beside a decimal, that counts, and not the type."""
     left, right = (
         _shape_of(side.value)
         if isinstance(side, Literal) and isinstance(side.value, Decimal) and "e" not in side.text.lower()
@@ -313,7 +313,8 @@ def _stored(values: pa.ChunkedArray, field: pa.Field, text: str) -> pa.ChunkedAr
     except (pa.ArrowInvalid, InvalidInputError) as error:
         problem = error.problem if isinstance(error, InvalidInputError) else str(error)
         raise InvalidInputError(
-            f"{text!r} has values that the column {field.name}, which is {_named_type(kind)}, has not: {problem}"
+            f"{text!r} has values that the column {field.name}, which is {_named_type(kind)}, has not: "
+            f"{problem}"
         ) from error
 
 

@@ -44,11 +44,13 @@ class Upserted:
     bounds: Mapping[int, tuple[Any, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, partitions: Iterable[SpecPartition], bounds: Mapping[int, tuple[Any, Any]]) -> Upserted:
+    def of(
+        cls, partitions: Iterable[SpecPartition] | None, bounds: Mapping[int, tuple[Any, Any]]
+    ) -> Upserted:
         """Bounded: long bounds are left out, and so are the partitions if they are many."""
-        found = frozenset(partitions)
+        found = None if partitions is None else frozenset(partitions)
         return cls(
-            found if len(found) <= MAX_PARTITIONS else None,
+            found if found is None or len(found) <= MAX_PARTITIONS else None,
             {
                 field_id: (low, high)
                 for field_id, (low, high) in bounds.items()

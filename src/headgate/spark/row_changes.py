@@ -61,8 +61,9 @@ class SparkChanges:
         return RowChange(updated=positions, images=self._written(found.select(f"{_IMAGE}.*"), Role.UPDATED))
 
     def written_again(self, files: Sequence[PlannedFile], role: Role) -> tuple[DataFile, ...]:
-        schema = self.target.metadata.schema
-        return self._written(Scan(self.target.driver, tuple(files), schema, schema).frame(self.spark), role)
+        metadata = self.target.metadata
+        scan = Scan(self.target.driver, tuple(files), metadata, metadata.schema)
+        return self._written(scan.frame(self.spark), role)
 
     @cached_property
     def _places(self) -> tuple[str, str]:
@@ -71,9 +72,9 @@ class SparkChanges:
 
     def _located(self, files: Sequence[PlannedFile], wanted: Wanted | None = None) -> DataFrame:
         """The live rows that are wanted, each with its place."""
-        schema = self.target.metadata.schema
+        metadata = self.target.metadata
         bound, condition = (None, None) if wanted is None else (wanted.bound, wanted.condition)
-        scan = Scan(self.target.driver, tuple(files), schema, schema, bound, condition)  # type: ignore[arg-type]
+        scan = Scan(self.target.driver, tuple(files), metadata, metadata.schema, bound, condition)  # type: ignore[arg-type]
         return scan.located(self.spark)
 
     def _image(self, rows: DataFrame, values: Mapping[str, Expression], prefix: Mapping[str, str]) -> Column:
