@@ -25,6 +25,7 @@ from headgate.iceberg.positions import Kind, Positions, read_positions, write_po
 from headgate.iceberg.row_change import KeyRange, MergeEngine, RowChange, RowEngine, Wanted
 from headgate.iceberg.selection import selection_of
 from headgate.iceberg.target import Target
+from headgate.intents import Announce, announce_change
 from headgate.model.footprint import Upserted
 from headgate.model.row_counts import RowCounts
 from headgate.reading import isolation_of
@@ -60,6 +61,7 @@ class Changing:
     change: TableChange
     target: Target
     engine: RowEngine
+    announce: Announce
 
     def delete(self, wanted: Wanted) -> Changed:
         """Removes the rows that are wanted."""
@@ -100,7 +102,9 @@ class Changing:
     def _operation(self, verb: str, bound: Bound | None) -> _Operation:
         target = self.target
         plan = visible(self.change, target.metadata, target.loader, bound)
-        return _Operation(self.change, target, verb, mode_of(target, verb), bound, plan)
+        operation = _Operation(self.change, target, verb, mode_of(target, verb), bound, plan)
+        operation.announce(self.announce)
+        return operation
 
 
 def mode_of(target: Target, verb: str) -> Mode:
@@ -126,6 +130,14 @@ class _Operation:
     mode: Mode
     bound: Bound | None
     plan: Plan
+
+    def announce(self, announce: Announce) -> None:
+        """Tells others which files the operation may change, before it looks into them."""
+        files = [planned.file for planned in self.plan.files]
+        by_position = self.mode is Mode.MERGE_ON_READ
+        announce_change(
+            announce, self.verb, self._noted(), self.target.metadata, files, by_position=by_position
+        )
 
     def changed(self, found: RowChange, whole: Sequence[PlannedFile] = ()) -> Changed:
         """The change with the rows that were found, and without the files that go as a `whole`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from headgate.changes import TableChange
@@ -15,9 +15,7 @@ from headgate.iceberg.planning import Plan
 from headgate.iceberg.rewriting import Rewritten, without_matching
 from headgate.iceberg.rows import IncomingRows
 from headgate.iceberg.selection import selection_of
-from headgate.model.announcement import Intent
-from headgate.model.footprint import file_mark
-from headgate.preparation import virtual_path
+from headgate.intents import Announce, announce_change
 from headgate.reading import isolation_of
 from headgate.visibility import visible_at_base, visible_own
 
@@ -35,7 +33,7 @@ class Overwriting:
     metadata: TableMetadata
     loader: TableLoader
     rows: IncomingRows
-    announce: Callable[[Intent, TableChange], None]
+    announce: Announce
 
     def all(self) -> TableChange:
         """Replaces every row that the transaction sees, its own among them."""
@@ -92,25 +90,9 @@ class Overwriting:
         )
 
     def _announce(self, change: TableChange, at_base: Plan | None) -> None:
-        """Tells others what the overwrite is about, before its rows are written. Nobody sees a new table."""
-        if change.base is None:
-            return
+        """Tells others what the overwrite is about, before its rows are written."""
         files = None if at_base is None else [planned.file for planned in at_base.files]
-        self.announce(
-            Intent.of(
-                "overwrite",
-                change.name,
-                change.base.uuid,
-                self._paths(change, files),
-                None if files is None else (file_mark(file.path) for file in files),
-            ),
-            change,
-        )
-
-    def _paths(self, change: TableChange, files: Sequence[DataFile] | None) -> Iterable[str]:
-        if files is None:
-            return ()
-        return {virtual_path(change.name, file, self.metadata) for file in files}
+        announce_change(self.announce, VERB, change, self.metadata, files)
 
     def _at_base(self, matching: Bound) -> Plan:
         """What the transaction sees of the table's files, without those that it has removed itself."""

@@ -261,13 +261,13 @@ class TableWriter(Evolvable[None]):
     def _changing(self, operation: Callable[[Changing], Changed]) -> RowCounts:
         change = self._change()
         target = self._target(change)
-        return self._noted(operation(Changing(change, target, row_engine(target))))
+        return self._noted(operation(Changing(change, target, row_engine(target), self._tx.announce)))
 
     def _merging(self, rows: Rows, operation: Callable[[Changing, MergeEngine], Changed]) -> RowCounts:
         change = self._change()
         target = self._target(change)
         engine = merge_engine(target, rows)
-        return self._noted(operation(Changing(change, target, engine), engine))
+        return self._noted(operation(Changing(change, target, engine, self._tx.announce), engine))
 
     def _merge(self, source: Rows, spec: MergeSpec) -> RowCounts:
         return self._merging(source, lambda changing, engine: changing.merge(engine, spec))
