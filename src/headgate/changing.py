@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from headgate.changes import TableChange, TableRead
 from headgate.core.footprint import Read
-from headgate.core.merging import Expression, Match, MergeSpec, key_columns, require_sound
+from headgate.core.merging import Expression, Match, MergeSpec, require_sound
 from headgate.errors import InvalidInputError
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
@@ -83,7 +83,7 @@ class Changing:
         require_sound(spec)
         keys = KeyRange()
         if not spec.of(Match.NOT_MATCHED_BY_SOURCE):
-            keys = engine.keys(key_columns(spec.on))
+            keys = engine.keys(engine.matching(spec.on))
         operation = self._operation("merge", keys.bound)
         return operation.changed(engine.merged(operation.plan, spec))
 

@@ -39,9 +39,9 @@ def merge_engine(target: Target, rows: Any) -> MergeEngine:
             f"{target.table}: the rows must be a Spark DataFrame or a pyarrow Table, "
             f"not a {type(rows).__name__}"
         )
-    from headgate.spark.row_changes import SparkMerge
+    from headgate.spark.merge import merge_of
 
-    return SparkMerge(target, rows.sparkSession, rows)
+    return merge_of(target, rows)
 
 
 def active_session(target: Target) -> SparkSession | None:

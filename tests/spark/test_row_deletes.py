@@ -75,18 +75,17 @@ def test_located_rows_are_those_of_arrow(odd_lake: hg.Lake, spark: SparkSession,
     only = bind_text("id < 30 OR id = 100", schema)
     files = view.files(only)
     located = Scan(odd_lake._driver, files, view.metadata, schema, only).located(spark)
-    assert located.columns == ["id", "part", "_file", "_pos"]
+    assert located.rows.columns == ["id", "part", "_file", "_pos"]
     expected = read_located(odd_lake._driver, view.loader, files, schema, only)
     in_order = lambda row: row["id"]  # noqa: E731
-    found = [row.asDict() for row in located.collect()]
+    found = [{**row.asDict(), "_file": located.path(row["_file"])} for row in located.rows.collect()]
     assert sorted(found, key=in_order) == sorted(expected.to_pylist(), key=in_order)
     # With a condition that only Spark has, and few columns; as positions they name the same rows.
     narrow = Scan(odd_lake._driver, files, view.metadata, schema.select("part"), only, "id % 3 = 1").located(
         spark
     )
-    assert narrow.columns == ["part", "_file", "_pos"]
-    places = narrow.toArrow()
-    positions = Positions.of_columns(places["_file"], places["_pos"])
+    assert narrow.rows.columns == ["part", "_file", "_pos"]
+    positions = narrow.gathered(narrow.rows).of({0})
     wanted = expected.filter(pa.array([number % 3 == 1 for number in expected["id"].to_pylist()]))
     assert positions == Positions.of_columns(wanted["_file"], wanted["_pos"])
 
@@ -95,15 +94,12 @@ def test_located_rows_of_no_file(lake: hg.Lake, spark: SparkSession, both_ways: 
     table = lake.create_table(NAME, "id BIGINT, _file STRING")
     nothing = Scan(lake._driver, (), table._view().metadata, table.schema).located(spark)
     table.append(pa.table({"id": [1], "_file": ["mine"]}))
-    (row,) = (
-        Scan(lake._driver, table._view().files(), table._view().metadata, table.schema)
-        .located(spark)
-        .collect()
-    )
+    found = Scan(lake._driver, table._view().files(), table._view().metadata, table.schema).located(spark)
+    (row,) = found.rows.collect()
     assert (row.id, row["_file"], row["_pos"]) == (1, "mine", 0)
-    assert row["_file_"] == table.files()[0].path
-    assert nothing.columns == ["id", "_file", *position_columns(table.schema)]
-    assert nothing.count() == 0
+    assert found.path(row["_file_"]) == table.files()[0].path
+    assert nothing.rows.columns == ["id", "_file", *position_columns(table.schema)]
+    assert nothing.rows.count() == 0
 
 
 def test_an_overwrite_never_brings_deleted_rows_back(

@@ -9,6 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.core import merging
 from headgate.core.expression_text import START_SPARK
 from headgate.core.lookup import nearest
 from headgate.core.merging import Expression, MergeSpec
@@ -115,6 +116,9 @@ class ArrowMerge(ArrowChanges):
     """A `MergeEngine` for upserts of rows in memory."""
 
     given: pa.Table
+
+    def matching(self, on: Expression) -> Mapping[str, str]:
+        return merging.key_columns(on)
 
     def keys(self, columns: Mapping[str, str]) -> KeyRange:
         self._require_keys(list(columns))

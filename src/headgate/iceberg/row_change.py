@@ -77,6 +77,10 @@ class RowEngine(Protocol):
 class MergeEngine(RowEngine, Protocol):
     """The rows of a source, to be merged into a table. The source is evaluated once."""
 
+    def matching(self, on: Expression) -> Mapping[str, str]:
+        """Columns of the table that must equal one of the source, with its name, as far as `on` says so."""
+        ...
+
     def keys(self, columns: Mapping[str, str]) -> KeyRange:
         """What the source holds in its key columns; `columns` has their names by those of the table."""
         ...

@@ -36,7 +36,7 @@ def through_spark(
             writer.overwrite(rows)
         else:
             writer.append(rows)
-    except StorageError as error:
+    except (InvalidInputError, StorageError) as error:
         malformed = next((text for text in _causes(error) if _MALFORMED in text), None)
         if malformed is None:
             raise

@@ -16,6 +16,8 @@ from headgate.spark.types import schema_from_spark, schema_to_spark
 
 NULL_IN_REQUIRED = "HEADGATE_NULL_IN_REQUIRED_COLUMN"
 """Stands in the error of a Spark job that met a null where the table allows none; the column follows."""
+DOES_NOT_FIT = "HEADGATE_VALUE_DOES_NOT_FIT"
+"""Likewise for a number that its column cannot hold; what was wrong follows."""
 
 
 def fitted(df: DataFrame, schema: Schema, place: str) -> DataFrame:
@@ -45,11 +47,16 @@ def _column(df: DataFrame, field: spark.StructField) -> Column:
     for condition, path in _nulls_forbidden(column, field, field.name):
         failure = sf.raise_error(sf.lit(f"{NULL_IN_REQUIRED} {path} "))
         column = sf.when(condition, failure).otherwise(column)
+    return exact(column, df.schema[field.name].dataType, field)
+
+
+def exact(column: Column, given: spark.DataType, field: spark.StructField) -> Column:
+    """The column, whose values are all of the type of `field`, with that type and its ids."""
     # A cast goes by position, so the order must be right first.
-    column = reordered(column, df.schema[field.name].dataType, field.dataType)
+    ordered = reordered(column, given, field.dataType)
     # The cast also puts the ids of fields inside structs into the type. `DataFrame.to` would not: it leaves
     # alone what differs in nothing but metadata. Nullable everywhere, since the check is made row by row.
-    return column.cast(_nullable_type(field.dataType)).alias(field.name, metadata=field.metadata)
+    return ordered.cast(_nullable_type(field.dataType)).alias(field.name, metadata=field.metadata)
 
 
 def reordered(column: Column, given: spark.DataType, wanted: spark.DataType) -> Column:
@@ -133,10 +140,11 @@ def _differences(given: spark.StructType, schema: Schema) -> Iterator[str]:
             if column.required:
                 yield f"column {name} ({column.field_type}) is required and missing"
         else:
-            yield from _type_differences(given[name], column)
+            yield from type_differences(given[name], column)
 
 
-def _type_differences(given: spark.StructField, wanted: iceberg.NestedField) -> Iterator[str]:
+def type_differences(given: spark.StructField, wanted: iceberg.NestedField) -> Iterator[str]:
+    """Why values of the one column cannot be those of the other."""
     if isinstance(given.dataType, spark.NullType):
         if wanted.required:
             yield f"column {wanted.name} is required, but all its values are null"

@@ -7,8 +7,7 @@ positions are brought to that form, since there are far fewer of them than rows.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -32,8 +31,6 @@ BROADCAST_POSITIONS = 200_000
 """So many positions are sent to every executor, about 40 MB; more of them are sorted and merged."""
 
 _SHOWN = "shown"
-_PLAIN = re.compile(r"[\w./=:-]*", re.ASCII)
-"""Paths that are the same percent-encoded."""
 _LOCAL, _LOCAL_SHORT = "file:///", "file:/"
 
 
@@ -62,13 +59,27 @@ class NativeFiles:
         return self._named(self._scan(whole)).unionAll(live) if whole else live
 
     def located(self) -> DataFrame:
-        """The live rows, and of each the path of its file, as the manifest has it, and its position there."""
+        """The live rows, and of each the name that Spark shows for its file, and its position there."""
         whole, marked = self._parts()
         parts = [self._placed(self._scan(whole))] if whole else []
         parts += [self._live(marked)] if marked else []
         rows = parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
-        path = self._as_in_manifests(sf.col(self.path)).alias(self.path)
-        return self._named(rows, path, sf.col(self.position))
+        return self._named(rows, sf.col(self.path), sf.col(self.position))
+
+    def paths(self) -> Callable[[str], str]:
+        """From the name that Spark shows for a file to its path in the manifest.
+
+        Not computed by Spark: few of the rows that it reads are asked for their file.
+        """
+        by_name = {_short(self._hadoop_path(planned.file.path)): planned.file.path for planned in self.files}
+
+        def path(shown: str) -> str:
+            known = by_name.get(_short(unquote(shown)))
+            if known is None:
+                raise InternalError(f"Spark shows a file that it was not asked to read: {shown}")
+            return known
+
+        return path
 
     def _parts(self) -> tuple[list[PlannedFile], list[PlannedFile]]:
         """The files without deletes, and those with."""
@@ -137,18 +148,6 @@ class NativeFiles:
                 raise InternalError(f"Spark does not show that it reads {planned.file.path}")
             pairs += [(planned.file.path, form) for form in _forms(name)]
         return self.spark.createDataFrame(pairs, f"{FILE_PATH} STRING, {_SHOWN} STRING")
-
-    def _as_in_manifests(self, shown: Column) -> Column:
-        """The path in the manifest of the file that Spark shows."""
-        plain = all(_PLAIN.fullmatch(planned.file.path) for planned in self.files)
-        # Spark's function takes a plus sign for a space, as forms on the web do.
-        path = shown if plain else sf.url_decode(sf.replace(shown, sf.lit("+"), sf.lit("%2B")))
-        failure = sf.raise_error(sf.concat(sf.lit("a file that is not in the lake was read: "), shown))
-        found = failure
-        for root in _forms(self._hadoop_root()):
-            inside = sf.concat(sf.lit(self.root), sf.substr(path, sf.lit(len(root) + 1)))
-            found = sf.when(path.startswith(f"{root}/"), inside).otherwise(found)
-        return found
 
 
 def _forms(name: str) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from headgate.iceberg.spark_text import BUCKET_FUNCTION, to_spark_sql
 from headgate.spark.fitting import quoted, reordered
 from headgate.spark.native_read import NativeFiles
 from headgate.spark.partitioning import register_bucket
+from headgate.spark.places import Located
 from headgate.spark.reach import Way, way_to_read
 from headgate.spark.session import prepared
 from headgate.spark.types import FIELD_ID, schema_to_spark
@@ -73,23 +74,22 @@ class Scan:
             case _:
                 return self._selected(self._through_arrow(spark, self.schema))
 
-    def located(self, spark: SparkSession) -> DataFrame:
-        """The same rows, and of each the path of its data file, as the manifest has it, and its position.
-
-        The two columns come last; `position_columns(wanted)` are their names.
-        """
+    def located(self, spark: SparkSession) -> Located:
+        """The same rows, each with its place."""
         self._prepare(spark)
         names = position_columns(self.wanted)
         if not self.files:
-            return spark.createDataFrame([], _located_struct(self.wanted))
+            return Located(spark.createDataFrame([], _located_struct(self.wanted)), *names)
         inner = position_columns(self.schema)
+        path: Callable[[str], str] = _as_it_is
         match way_to_read(spark, self.driver.store):
             case Way.NATIVE:
-                rows = self._native(spark, self.schema).located()
+                native = self._native(spark, self.schema)
+                rows, path = native.located(), native.paths()
             case _:
                 rows = self._through_arrow(spark, self.schema, located=True)
         places = [sf.col(quoted(name)).alias(shown) for name, shown in zip(inner, names, strict=True)]
-        return self._selected(rows, places)
+        return Located(self._selected(rows, places), *names, path)
 
     def _prepare(self, spark: SparkSession) -> None:
         prepared(spark)
@@ -143,6 +143,10 @@ class Scan:
             for field in struct.fields
         ]
         return rows.select(*columns, *more)
+
+
+def _as_it_is(path: str) -> str:
+    return path
 
 
 def _located_struct(schema: Schema) -> StructType:

@@ -17,10 +17,11 @@ from headgate.iceberg.rewriting import ArrowRewrite, Rewritten
 from headgate.iceberg.spark_text import BUCKET_FUNCTION, to_spark_sql
 from headgate.iceberg.target import Target
 from headgate.spark.fitting import fitted, quoted
+from headgate.spark.jobs import ROW_ASTRAY
 from headgate.spark.partitioning import register_bucket
 from headgate.spark.read import Scan
 from headgate.spark.session import prepared
-from headgate.spark.write import ROW_ASTRAY, write_rows
+from headgate.spark.write import write_rows
 
 
 @dataclass(frozen=True, slots=True)

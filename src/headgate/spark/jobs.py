@@ -1,0 +1,144 @@
+"""Spark's jobs: what they are called, what they keep, and what their failures mean.
+
+Spark tells errors of the data from errors of the machine by the class of their SQLSTATE. The first kind is an
+`InvalidInputError`, the second a `StorageError`. Neither changes anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from headgate.core.lookup import nearest
+from headgate.errors import HeadgateError, InvalidInputError, StorageError
+from headgate.spark.fitting import DOES_NOT_FIT, NULL_IN_REQUIRED
+
+_REFUSED_BY_A_WORKER = re.compile(r"headgate\.errors\.InvalidInputError: (?P<problem>.+)")
+"""How the traceback of a Python worker shows an error of ours."""
+
+ROW_ASTRAY = "HEADGATE_ROW_DOES_NOT_MATCH"
+"""Stands in the error of a Spark job that met a row which its overwrite does not select; the row follows."""
+
+_DATA_ERROR = re.compile(r"^.*\bSQLSTATE: (?:21|22|P0)\w{3}", re.MULTILINE)
+"""A value or a row that cannot be computed with, or `raise_error`."""
+_PYTHON_ERROR = re.compile(r"^(?!headgate\.)[\w.]+(?:Error|Exception)\b.*", re.MULTILINE)
+"""The last line of what Python says of an exception; one of ours in a worker is no error of the data."""
+_IN_PYTHON = "An exception was thrown from the Python worker"
+_UNKNOWN_COLUMN = re.compile(r"with name (?P<name>`.+?`) cannot be resolved")
+
+
+@contextmanager
+def described(spark: SparkSession, description: str) -> Iterator[None]:
+    """Jobs inside carry the description in Spark's UI and logs."""
+    context: Any = spark.sparkContext
+    before = context.getLocalProperty("spark.job.description")
+    context.setLocalProperty("spark.job.description", description)
+    try:
+        yield
+    finally:
+        context.setLocalProperty("spark.job.description", before)
+
+
+@contextmanager
+def translated(table: str, doing: str, where: str | None = None) -> Iterator[None]:
+    """Failures of Spark inside become ours.
+
+    `doing` is what it then could not do; `where` what rows were checked against, as ROW_ASTRAY tells.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        interrupt = _interruption(error)
+        if interrupt is not None:
+            raise interrupt from error
+        raise _our_error(table, doing, where, "\n".join(_said(error))) from error
+
+
+@contextmanager
+def analysed(what: str, known: tuple[str, ...], next_step: str | None = None) -> Iterator[None]:
+    """What Spark does not understand inside is wrong input: `what` the caller gave, among columns `known`."""
+    try:
+        yield
+    except (AnalysisException, ParseException) as error:
+        told = str(error).strip()
+        first = told.split("\n", maxsplit=1)[0]
+        unknown = _UNKNOWN_COLUMN.search(told)
+        if unknown is None:
+            raise InvalidInputError(f"{what} cannot be computed: {first}", next_step) from error
+        name = unknown["name"].replace("`", "")
+        hint = nearest(name, known) or next_step
+        raise InvalidInputError(f"{what} cannot be computed: there is no column {name}", hint) from error
+
+
+def kept(rows: DataFrame) -> DataFrame:
+    """The rows, computed now and once.
+
+    Spark keeps them until nobody holds the result. They are never computed again: where a part of them is
+    lost with an executor, whatever needs it fails, instead of mixing two results.
+    """
+    return rows.localCheckpoint()
+
+
+def kept_bytes(rows: DataFrame) -> int:
+    """What rows that are kept take in memory and on the disks of executors; no job is needed to tell."""
+    jdf: Any = rows._jdf
+    number = jdf.queryExecution().analyzed().rdd().id()
+    known: Any = rows.sparkSession.sparkContext._jsc.sc().getRDDStorageInfo()
+    return sum(info.memSize() + info.diskSize() for info in known if info.id() == number)
+
+
+def _said(error: BaseException) -> Iterator[str]:
+    """What an error says, and then what each of those says that it was caused by."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield str(cause.java_exception) if isinstance(cause, Py4JJavaError) else str(cause)
+        cause = cause.__cause__
+
+
+def _interruption(error: BaseException) -> KeyboardInterrupt | None:
+    """The Ctrl-C for which Spark cancelled the job that failed."""
+    before = error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt):
+        before = before.__context__
+    return before
+
+
+def _our_error(table: str, doing: str, where: str | None, text: str) -> HeadgateError:
+    if NULL_IN_REQUIRED in text:
+        column = text.partition(NULL_IN_REQUIRED)[2].split()[0]
+        return InvalidInputError(
+            f"{table}: column {column} is required, but some of its values are null",
+            "fill them, or leave those rows out; nothing was changed",
+        )
+    if DOES_NOT_FIT in text:
+        told = text.partition(DOES_NOT_FIT)[2].strip().split("\n", maxsplit=1)[0]
+        return InvalidInputError(
+            f"{table}: {told}", "leave those rows out, or widen the column; nothing was changed"
+        )
+    if ROW_ASTRAY in text:
+        row = text.partition(ROW_ASTRAY)[2].strip().split("\n", maxsplit=1)[0]
+        return InvalidInputError(
+            f"{table}: a row to be added does not match {where!r}: {row}",
+            "leave it out, or overwrite with a predicate that selects it; nothing was changed",
+        )
+    refused = _REFUSED_BY_A_WORKER.search(text)
+    if refused is not None:
+        return InvalidInputError(
+            refused["problem"], "correct those rows, or leave them out; nothing was changed"
+        )
+    wrong = _DATA_ERROR.search(text)
+    if wrong is None and _IN_PYTHON in text:
+        wrong = next(iter(list(_PYTHON_ERROR.finditer(text))[-1:]), None)
+    if wrong is not None:
+        return InvalidInputError(
+            f"{table}: Spark could not {doing}: {wrong[0]}",
+            "correct the data or the expression; nothing was changed",
+        )
+    first = text.strip().split("\n", maxsplit=1)[0]
+    return StorageError(f"{table}: Spark could not {doing}: {first}", "see the cause; nothing was changed")

@@ -1,0 +1,299 @@
+"""MERGE with Spark.
+
+The rows of the table are matched while they are read, in one pass over the files that can hold a match: with
+the source at every executor if it is small. What of the source met nothing is found from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+
+from headgate.core.merging import SOURCE, TABLE, Action, Clause, Expression, Match, MergeSpec, upsert_spec
+from headgate.errors import InvalidInputError
+from headgate.iceberg.bound import Always
+from headgate.iceberg.data_file import DataFile
+from headgate.iceberg.directories import Role
+from headgate.iceberg.planning import Plan
+from headgate.iceberg.positions import Positions
+from headgate.iceberg.row_change import KeyRange, RowChange, Wanted
+from headgate.iceberg.target import Target
+from headgate.spark.assignment import Scope, expression, require_columns
+from headgate.spark.fitting import fitted, quoted
+from headgate.spark.jobs import analysed, kept, kept_bytes
+from headgate.spark.join_keys import join_keys
+from headgate.spark.key_range import key_range
+from headgate.spark.places import Gathered, Located
+from headgate.spark.row_changes import SparkChanges
+from headgate.spark.session import prepared
+
+BROADCAST_BYTES = 128 * 1024 * 1024
+"""A source that takes no more in memory is given to every executor, so that the table is not moved."""
+BROADCAST_PAIRS = 1_000_000
+"""Likewise the numbers of source rows that met a row of the table."""
+SHOWN_KEYS = 3
+
+ALL_ROWS = Wanted(Always(value=True), None, "true")
+ADVICE = f"columns of the table are {TABLE}.name, those of the source {SOURCE}.name"
+
+_IMAGE = "_headgate_image"
+
+
+@dataclass(frozen=True)
+class SparkMerge(SparkChanges):
+    """A `MergeEngine`: merges the rows of a DataFrame, which are computed once."""
+
+    given: DataFrame
+    _ranges: dict[tuple[tuple[str, str], ...], KeyRange] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def source(self) -> DataFrame:
+        """The rows of the source, each with a number."""
+        numbered = self.given.select("*", sf.monotonically_increasing_id().alias(self._row))
+        with self._doing("compute the source"):
+            return kept(numbered)
+
+    def matching(self, on: Expression) -> dict[str, str]:
+        located = self._located((), ALL_ROWS).rows.alias(TABLE)
+        source = self.given.alias(SOURCE)
+        return join_keys(self._joined(located, source, on, "inner"), located, source)
+
+    def keys(self, columns: Mapping[str, str]) -> KeyRange:
+        asked = tuple(sorted(columns.items()))
+        if asked not in self._ranges:
+            with self._doing("compute the keys of the source"):
+                self._ranges[asked] = key_range(self.source, self.target.metadata, columns)
+        return self._ranges[asked]
+
+    def upserted(self, plan: Plan, keys: Sequence[str]) -> RowChange:
+        require_columns(keys, self._names, self.target.table)
+        require_columns(keys, self.given.columns, "the rows")
+        # As rows that are added: they have the columns of the table, and no others.
+        fitted(self.given, self.target.metadata.schema, self.target.table)
+        with self._doing("compare the keys of the rows"):
+            self._require_keys(keys)
+        return self._merged(plan, upsert_spec(keys), self.keys({key: key for key in keys}))
+
+    def merged(self, plan: Plan, spec: MergeSpec) -> RowChange:
+        if spec.of(Match.NOT_MATCHED_BY_SOURCE):
+            return self._merged(plan, spec, KeyRange())
+        return self._merged(plan, spec, self.keys(self.matching(spec.on)))
+
+    def _merged(self, plan: Plan, spec: MergeSpec, keys: KeyRange) -> RowChange:
+        with self._doing("find the rows that the merge changes"):
+            wanted = ALL_ROWS if keys.bound is None else Wanted(keys.bound, None, "the keys")
+            located = self._located(plan.files, wanted)
+            found = kept(self._found(located, spec))
+            gathered = located.gathered(found, sf.col(self._action))
+            if gathered.repeated:
+                raise self._ambiguous(located, found, spec)
+        updates = {number for number, clause in enumerate(_clauses(spec)) if clause.action is Action.UPDATE}
+        updated = gathered.of(updates)
+        return RowChange(
+            deleted=gathered.of(set(range(len(_clauses(spec)))) - updates),
+            updated=updated,
+            images=self._images(found, updated),
+            inserted=self._inserted(found, gathered, spec),
+        )
+
+    # --- names -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _row(self) -> str:
+        """The column with the number of a source row."""
+        return self._free("_headgate_row")
+
+    @cached_property
+    def _action(self) -> str:
+        """The column with the number of the clause that applies, or null."""
+        return self._free("_headgate_action")
+
+    def _free(self, name: str) -> str:
+        taken = {column.lower() for column in (*self._names, *self.given.columns)}
+        while name in taken:
+            name += "_"
+        return name
+
+    def _known(self, *sides: str) -> tuple[str, ...]:
+        """The names that an expression can have, for errors."""
+        columns = {TABLE: self._names, SOURCE: self.given.columns}
+        return tuple(f"{side}.{name}" for side in sides for name in columns[side])
+
+    # --- rows of the table --------------------------------------------------------------------------------
+
+    def _joined(self, rows: DataFrame, source: DataFrame, on: Expression, how: str) -> DataFrame:
+        with analysed(f"the match of the merge, {on},", self._known(TABLE, SOURCE), ADVICE):
+            return rows.join(source, expression(on), how)
+
+    def _found(self, located: Located, spec: MergeSpec) -> DataFrame:
+        """The rows of the table that met one of the source, or that did not if a clause is about those.
+
+        With the place of each, the number of the source row, which clause applies, and the image if it is an
+        update. Pairs to which no clause applies are there only if it matters that the source row met one.
+        """
+        rows, source = located.rows.alias(TABLE), self.source.alias(SOURCE)
+        how = "left" if spec.of(Match.NOT_MATCHED_BY_SOURCE) else "inner"
+        small = kept_bytes(self.source) <= BROADCAST_BYTES
+        pairs = self._joined(rows, sf.broadcast(source) if small else source, spec.on, how)
+        # In a step of its own: a condition that is not deterministic must be asked once.
+        chosen = pairs.select("*", self._chosen(pairs, rows, spec).alias(self._action))
+        action, row = sf.col(self._action), sf.col(f"{SOURCE}.{self._row}")
+        counts = action.isNotNull()
+        if spec.of(Match.NOT_MATCHED):
+            counts |= row.isNotNull()
+        image = sf.lit(None)
+        for number, clause in enumerate(_clauses(spec)):
+            if clause.action is Action.UPDATE:
+                image = sf.when(action == number, self._image(pairs, rows, clause)).otherwise(image)
+        with analysed("the merge", self._known(TABLE, SOURCE), ADVICE):
+            return chosen.where(counts).select(
+                *(sf.col(f"{TABLE}.{quoted(place)}") for place in (located.file, located.position)),
+                row.alias(self._row),
+                action.alias(self._action),
+                image.alias(_IMAGE),
+            )
+
+    def _chosen(self, pairs: DataFrame, rows: DataFrame, spec: MergeSpec) -> Column:
+        """The number of the first clause that applies to a pair, or to a row that met nothing."""
+        is_pair = sf.col(f"{SOURCE}.{self._row}").isNotNull()
+        chosen = sf.lit(None).cast("int")
+        # From the last to the first, so that the first whose condition holds is the one that counts.
+        for number, clause in reversed(list(enumerate(_clauses(spec)))):
+            applies = is_pair if clause.match is Match.MATCHED else ~is_pair
+            if clause.condition is not None:
+                scope = self._scope(pairs, rows, clause)
+                applies &= scope.condition(clause.condition, f"the condition of '{clause}'")
+            chosen = sf.when(applies, sf.lit(number)).otherwise(chosen)
+        return chosen
+
+    def _image(self, pairs: DataFrame, rows: DataFrame, clause: Clause) -> Column:
+        def as_it_is(name: str) -> Column:
+            return sf.col(f"{TABLE}.{quoted(name)}")
+
+        values = self._all_of_source() if clause.values is None else clause.values
+        scope = self._scope(pairs, rows, clause)
+        return scope.image(values, self.target.metadata.schema, self.target.table, as_it_is)
+
+    def _scope(self, pairs: DataFrame, rows: DataFrame, clause: Clause) -> Scope:
+        """What a clause can speak of. A row that met nothing has no source."""
+        if clause.match is Match.MATCHED:
+            return Scope(pairs, self._known(TABLE, SOURCE), ADVICE)
+        return Scope(rows, self._known(TABLE), f"columns of the table are {TABLE}.name; there is no source")
+
+    def _images(self, found: DataFrame, updated: Positions) -> tuple[DataFile, ...]:
+        if not len(updated):
+            return ()
+        images = found.where(sf.col(_IMAGE).isNotNull()).select(f"{_IMAGE}.*")
+        return self._written(images, Role.UPDATED, kept_bytes(found))
+
+    # --- rows of the source -------------------------------------------------------------------------------
+
+    def _inserted(self, found: DataFrame, gathered: Gathered, spec: MergeSpec) -> tuple[DataFile, ...]:
+        """Writes the rows of the source that met nothing, as far as a clause wants them."""
+        clauses = spec.of(Match.NOT_MATCHED)
+        if not clauses:
+            return ()
+        met = found.select(self._row)
+        if gathered.rows <= BROADCAST_PAIRS:
+            met = sf.broadcast(met)
+        alone = self.source.join(met, self._row, "left_anti").alias(SOURCE)
+        scope = Scope(
+            alone,
+            self._known(SOURCE),
+            f"columns of the source are {SOURCE}.name; there is no row of the table",
+        )
+        image = sf.lit(None)
+        for clause in reversed(clauses):
+            values = self._all_of_source() if clause.values is None else clause.values
+            row = scope.image(values, self.target.metadata.schema, self.target.table, _null)
+            if clause.condition is None:
+                image = row
+                continue
+            image = sf.when(scope.condition(clause.condition, f"the condition of '{clause}'"), row).otherwise(
+                image
+            )
+        with analysed("the merge", scope.known, scope.advice):
+            rows = alone.select(image.alias(_IMAGE)).where(sf.col(_IMAGE).isNotNull())
+        return self._written(rows.select(f"{_IMAGE}.*"), Role.NEW, kept_bytes(self.source))
+
+    def _all_of_source(self) -> dict[str, Expression]:
+        """Every column of the table from the one of the source with its name."""
+        missing = [name for name in self._names if name not in self.given.columns]
+        if missing:
+            raise InvalidInputError(
+                f"{self.target.table}: the source has no column {', '.join(missing)}",
+                "add them to the source, or merge with a clause that names the columns to set",
+            )
+        return {name: sf.col(f"{SOURCE}.{quoted(name)}") for name in self._names}
+
+    # --- refusals -----------------------------------------------------------------------------------------
+
+    def _ambiguous(self, located: Located, found: DataFrame, spec: MergeSpec) -> InvalidInputError:
+        """That two rows of the source would change one row of the table, with some of them."""
+        twice = (
+            found.where(sf.col(self._action).isNotNull())
+            .groupBy(*located.columns())
+            .agg(sf.collect_set(self._row).alias(self._row))
+            .where(sf.size(self._row) > 1)
+            .limit(SHOWN_KEYS)
+        )
+        numbers = [number for row in twice.collect() for number in row[self._row]]
+        rows = self.source.where(sf.col(self._row).isin(numbers)).drop(self._row).limit(2 * SHOWN_KEYS)
+        return InvalidInputError(
+            f"{self.target.table}: more than one row of the source would change one row of the table, on "
+            f"{spec.on}; among them:\n{_listed(rows)}",
+            "make the source unique by its keys, or give the clauses conditions that exclude each other; "
+            "nothing was changed",
+        )
+
+    def _require_keys(self, keys: Sequence[str]) -> None:
+        """Refuses keys that are null or there twice."""
+        columns = [sf.col(quoted(key)) for key in keys]
+        counted = self.source.groupBy(*columns).agg(sf.count("*").alias(self._row))
+        null = reduce(Column.__or__, [column.isNull() for column in columns])
+        wrong = counted.where((sf.col(self._row) > 1) | null).limit(SHOWN_KEYS)
+        found = wrong.collect()
+        if not found:
+            return
+        what = "null keys" if any(None in row[:-1] for row in found) else "keys that are there more than once"
+        shown = "\n".join(f"  - {_shown(row.asDict(), self._row)}" for row in found)
+        raise InvalidInputError(
+            f"{self.target.table}: the rows have {what}:\n{shown}",
+            "leave one row for each key; nothing was changed",
+        )
+
+
+def merge_of(target: Target, rows: Any) -> SparkMerge:
+    """The engine that merges `rows`; raises `InvalidInputError` if they are none, or have a column twice."""
+    if not isinstance(rows, DataFrame):
+        raise InvalidInputError(
+            f"{target.table}: a {type(rows).__name__} of Spark's holds no rows", "pass a DataFrame"
+        )
+    twice = sorted({name for name in rows.columns if rows.columns.count(name) > 1})
+    if twice:
+        raise InvalidInputError(
+            f"{target.table}: the source has the columns {', '.join(twice)} twice", "rename or drop one"
+        )
+    return SparkMerge(target, prepared(rows.sparkSession), rows)
+
+
+def _clauses(spec: MergeSpec) -> tuple[Clause, ...]:
+    """The clauses about rows of the table; their numbers are the actions."""
+    return (*spec.of(Match.MATCHED), *spec.of(Match.NOT_MATCHED_BY_SOURCE))
+
+
+def _null(_: str) -> Column:
+    return sf.lit(None)
+
+
+def _listed(rows: DataFrame) -> str:
+    return "\n".join(f"  - {row.asDict()}" for row in rows.collect())
+
+
+def _shown(row: dict[str, Any], without: str) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != without}
