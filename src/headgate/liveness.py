@@ -26,10 +26,10 @@ def count_dead(loader: TableLoader, change: TableChange, metadata: TableMetadata
     index = _index(loader, current)
 
     def dead_in(file: DataFile) -> Positions:
-        return read_positions(loader.driver, loader, index.applying_to(file, 0))
+        return read_positions(loader.driver, loader, index.applying_to(file, 0), [file.path])
 
     removed = change.replaced or {}
-    before = {path: len(dead_in(file).in_file(path)) for path, file in removed.items()}
+    before = {path: len(dead_in(file)) for path, file in removed.items()}
     gone = {*removed, *_gone(loader, change, current)} if change.deletes else set()
     now: dict[str, int] = {}
     counted = Positions()

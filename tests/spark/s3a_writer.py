@@ -7,7 +7,9 @@ import sys
 
 import headgate as hg
 from headgate.spark.reach import way_to_write
+from headgate.spark.read import Scan
 from headgate.storage.location import open_store
+from tests.row_deletes import delete_rows
 from tests.spark.test_tables import ALL_TYPES, NESTED_TYPES, all_types, frame, nested_types, rows_of
 
 
@@ -26,7 +28,7 @@ def main(place: str, options: dict[str, str], jars: str) -> None:
     )
     lake = hg.Lake.init(place, options=options)
     df, nested = frame(spark, ALL_TYPES, all_types), frame(spark, NESTED_TYPES, nested_types)
-    table = lake.create_table("t.types", df.schema, partition_by=["bucket(2, id)"])
+    table = lake.create_table("t.types", df.schema, partition_by=["bucket(2, id)", "name"])
     table.append(df)
     lists = lake.create_table("t.nested", nested.schema)
     lists.append(nested)
@@ -34,6 +36,10 @@ def main(place: str, options: dict[str, str], jars: str) -> None:
     assert rows_of(lists.read(spark)) == rows_of(nested)
     way = way_to_write(spark, open_store(place, options), lists_or_maps=False)
     counts = [table.read(spark).count(), lists.read(spark).count(), table.read_arrow().num_rows]
+    delete_rows(lake, "t.types", "id IN (3, 4, 5, 6)")
+    assert rows_of(table.read(spark)) == rows_of(df.where("id NOT IN (3, 4, 5, 6)"))
+    located = Scan(lake._driver, table._view().files(), table.schema, table.schema).located(spark)
+    assert {row[0] for row in located.select("_file").collect()} <= {file.path for file in table.files()}
     sys.stdout.write(" ".join([way.value, *map(str, counts)]))
 
 

@@ -20,6 +20,7 @@ import headgate as hg
 from headgate.commit.driver import Driver
 from headgate.commit.strategy import strategy_named
 from headgate.spark.hadoop import HadoopStore
+from headgate.spark.read import Scan
 from headgate.storage.capabilities import Store
 from headgate.testing.contracts import (
     KEYS_OUTSIDE,
@@ -31,6 +32,7 @@ from headgate.testing.contracts import (
     race,
 )
 from tests.contract.test_strategies import HastyHost
+from tests.row_deletes import delete_rows
 from tests.spark.maven import JARS, Artifact, hadoop_version, resolved
 from tests.spark.test_tables import ALL_TYPES, NESTED_TYPES, all_types, frame, nested_types, rows_of
 
@@ -119,6 +121,10 @@ def test_tables_through_time(spark: SparkSession, place: str) -> None:
     assert rows_of(again.read(spark)) == rows_of(df.union(df.where("id < 10")))
     assert again.read(spark, where="id = 4").count() == 2
     assert again.read_arrow(where="id < 4").num_rows == 8
+    delete_rows(lake, "t.types", "id < 4")
+    assert again.read(spark, where="id < 6").count() == 4
+    located = Scan(lake._driver, again._view().files(), again.schema, again.schema).located(spark)
+    assert {row[0] for row in located.select("_file").collect()} <= {file.path for file in again.files()}
     assert lake.doctor().safe
 
 

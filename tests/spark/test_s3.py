@@ -20,6 +20,7 @@ from headgate.storage.listing import all_keys
 from headgate.storage.location import open_store
 from headgate.testing.contracts import race
 from headgate.testing.s3 import Behaviour, S3Server
+from tests.row_deletes import delete_rows
 from tests.spark.maven import Artifact, hadoop_version, resolved
 from tests.spark.test_tables import ALL_TYPES, NESTED_TYPES, all_types, frame, nested_types, rows_of
 
@@ -55,6 +56,8 @@ def test_all_types_through_time(lake: hg.Lake, spark: SparkSession) -> None:
     assert rows_of(table.read(spark)) == rows_of(df.union(df.where("id < 5")))
     assert rows_of(lake.table("t.nested").read(spark)) == rows_of(nested)
     assert table.read(spark, where="id = 4").count() == 2
+    delete_rows(lake, "t.types", "id IN (1, 4)")
+    assert rows_of(table.read(spark)) == rows_of(df.union(df.where("id < 5")).where("id NOT IN (1, 4)"))
 
 
 def test_racing_appends(lake: hg.Lake, spark: SparkSession) -> None:

@@ -106,6 +106,7 @@ def _snapshot_json(snapshot: TableSnapshot) -> dict[str, Any]:
         "operation": snapshot.operation,
         "rows": snapshot.rows,
         "files": snapshot.files,
+        "delete_files": snapshot.delete_files,
         "bytes": snapshot.size_bytes,
         "rows_added": snapshot.rows_added,
         "files_added": snapshot.files_added,

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
-from pyroaring import BitMap64
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
@@ -31,7 +30,7 @@ from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.directories import new_file
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.planning import PlannedFile
-from headgate.iceberg.positions import live_positions, position_columns, read_positions
+from headgate.iceberg.positions import Positions, live_positions, position_columns, read_positions
 from headgate.iceberg.projection import projected
 from headgate.iceberg.row_filter import selected
 from headgate.iceberg.sorting import in_order
@@ -82,7 +81,8 @@ def read_rows(
     for group in _groups(files, limit is not None):
         if missing is not None and missing <= 0:
             break
-        tables += driver.host.together([partial(reading.rows, file) for file in group])
+        dead = _dead(driver, loader, group)
+        tables += driver.host.together([partial(reading.rows, file, dead) for file in group])
         missing = None if limit is None else limit - sum(table.num_rows for table in tables)
     rows = concatenated(tables, schema)
     return rows if limit is None else rows.slice(0, limit)
@@ -100,7 +100,8 @@ def read_located(
     The two columns come last; `position_columns(schema)` are their names.
     """
     reading = _Reading(driver, loader, schema, only)
-    tables = driver.host.together([partial(reading.located, file) for file in files])
+    dead = _dead(driver, loader, files)
+    tables = driver.host.together([partial(reading.located, file, dead) for file in files])
     return pa.concat_tables(tables) if tables else _located(concatenated([], schema), schema, "", _NOWHERE)
 
 
@@ -111,6 +112,12 @@ def _located(rows: pa.Table, schema: Schema, path: str, positions: Any) -> pa.Ta
     file_name, position_name = position_columns(schema)
     paths = pa.repeat(pa.scalar(path, pa.string()), len(positions))
     return rows.append_column(file_name, paths).append_column(position_name, positions)
+
+
+def _dead(driver: Driver, loader: TableLoader, files: Sequence[PlannedFile]) -> Positions:
+    """The deleted rows of files. Read before them: many files may have one delete file."""
+    deletes = [delete for planned in files for delete in planned.deletes]
+    return read_positions(driver, loader, deletes, {planned.file.path for planned in files})
 
 
 def _groups(files: Sequence[PlannedFile], growing: bool) -> Iterator[Sequence[PlannedFile]]:
@@ -130,27 +137,23 @@ class _Reading:
     schema: Schema
     only: Bound | None
 
-    def rows(self, planned: PlannedFile) -> pa.Table:
-        dead = self._dead(planned)
+    def rows(self, planned: PlannedFile, dead: Positions) -> pa.Table:
         table = self._fetched(planned.file)
-        if dead:
-            table = table.take(live_positions(table.num_rows, dead))
+        if in_file := dead.in_file(planned.file.path):
+            table = table.take(live_positions(table.num_rows, in_file))
         if self.only is not None:
             table = table.filter(self._mask(table, planned.file))
         return _as_schema(table, self.schema, planned.file)
 
-    def located(self, planned: PlannedFile) -> pa.Table:
+    def located(self, planned: PlannedFile, dead: Positions) -> pa.Table:
         table = self._fetched(planned.file)
-        positions = live_positions(table.num_rows, self._dead(planned))
+        positions = live_positions(table.num_rows, dead.in_file(planned.file.path))
         table = table.take(positions)
         if self.only is not None:
             mask = self._mask(table, planned.file)
             table, positions = table.filter(mask), positions.filter(mask.combine_chunks())
         rows = _as_schema(table, self.schema, planned.file)
         return _located(rows, self.schema, planned.file.path, positions)
-
-    def _dead(self, planned: PlannedFile) -> BitMap64:
-        return read_positions(self.driver, self.loader, planned.deletes).in_file(planned.file.path)
 
     def _mask(self, table: pa.Table, file: DataFile) -> Any:
         assert self.only is not None

@@ -8,7 +8,7 @@ is recognised by them.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -175,13 +175,23 @@ def decode_positions(data: bytes, origin: str) -> Positions:
         raise CorruptLakeError(f"the position delete file {origin} cannot be read: {error}") from error
 
 
-def read_positions(driver: Driver, loader: TableLoader, delete_files: Iterable[DataFile]) -> Positions:
-    """All that position delete files list; each is read once by a loader."""
-    tasks = [partial(loader.positions, file) for file in delete_files]
-    found = Positions()
-    for positions in driver.host.together(tasks):
-        found |= positions
-    return found
+def read_positions(
+    driver: Driver,
+    loader: TableLoader,
+    delete_files: Iterable[DataFile],
+    paths: Collection[str] | None = None,
+) -> Positions:
+    """All that position delete files list, or what they list of the data files at `paths`.
+
+    A loader reads each delete file once.
+    """
+    distinct = {file.path: file for file in delete_files}.values()
+    found: dict[str, BitMap64] = {}
+    for positions in driver.host.together([partial(loader.positions, file) for file in distinct]):
+        listed = positions.by_file
+        for path in listed if paths is None else (path for path in paths if path in listed):
+            found[path] = found[path] | listed[path] if path in found else listed[path]
+    return Positions(found)
 
 
 def _metrics(positions: Positions, footer: pq.FileMetaData) -> ColumnMetrics:
