@@ -543,6 +543,18 @@ class Lake:
         """What performs requests on the storage of this lake."""
         return self._log.driver
 
+    def _records_between(self, since: int, until: int | None) -> tuple[LakeState, LakeState, list[Record]]:
+        """The states at two versions, and the records after the first up to the second, oldest first."""
+        first = whole_number("since", since)
+        after = self._refreshed() if until is None else self._state_at(until)
+        last = after.version.number
+        if not 0 <= first <= last:
+            raise InvalidInputError(
+                f"there are no changes from version {first} to version {last}",
+                f"ask for those since a version from 0 to {last}",
+            )
+        return self._state_at(first), after, [*self._log.records_down(after, last - first)][::-1]
+
     def _version_at(
         self, version: int | None, timestamp: str | date | datetime | None, tag: str | None
     ) -> int | None:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
 
+from headgate.core.lookup import found_table
 from headgate.core.merging import MergeSpec
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.binding import bind_text
 from headgate.iceberg.bound import Bound
+from headgate.iceberg.change_feed import changed_rows
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
@@ -25,6 +27,7 @@ from headgate.merge import Merge
 from headgate.model.table import TableRef
 from headgate.reading import checked_limit, chosen_columns, understood
 from headgate.result import CommitResult
+from headgate.row_history import RowHistory, require_free_names, table_versions
 from headgate.structure import Evolvable
 
 if TYPE_CHECKING:
@@ -285,6 +288,38 @@ class Table(Evolvable[CommitResult]):
         only, condition = understood(where, schema)
         scan = Scan(self._lake._driver, view.files(only), view.metadata, wanted, only, condition)
         return scan.frame(spark)
+
+    def changes(
+        self,
+        spark: SparkSession,
+        since: int,
+        until: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> DataFrame:
+        """The rows that changed after version `since`, up to `until` (by default the newest).
+
+        With two more columns: `_change_type` is `insert`, `delete`, `update_before` or `update_after`;
+        `_version` is the one that changed the row. A row that changed often is there as often. Compaction
+        changes no row. The columns are those of the table at `until`.
+        """
+        return self._row_history(since, until, columns).frame(spark)
+
+    def changes_arrow(
+        self, since: int, until: int | None = None, *, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The same without starting a JVM, for small results; in the order of the versions."""
+        return self._row_history(since, until, columns).arrow()
+
+    def _row_history(self, since: int, until: int | None, columns: Sequence[str] | None) -> RowHistory:
+        lake = self._lake
+        before, after, records = lake._records_between(since, self._version if until is None else until)
+        view = TableView(lake._table_loader(), found_table(after, self.name))
+        schema = chosen_columns(view.metadata.schema, columns)
+        require_free_names(schema)
+        versions = table_versions(view.loader, records, view.ref, before)
+        changed = changed_rows(lake._driver, view.loader, versions)
+        return RowHistory(lake._driver, view.loader, tuple(changed), view.metadata, schema)
 
     def files(self, *, version: int | None = None) -> tuple[TableFile, ...]:
         """The data files, oldest first."""

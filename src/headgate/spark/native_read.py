@@ -135,18 +135,25 @@ class NativeFiles:
     def _hadoop_root(self) -> str:
         return require_hadoop_uri(self.spark, self.root)
 
-    def _names(self, files: Sequence[PlannedFile], scan: DataFrame) -> DataFrame:
-        """For each file its path in the manifest, and the names that Spark may show for it.
+    def shown(self) -> dict[str, tuple[str, ...]]:
+        """By the path of each file in the manifest, the names that Spark may show for it."""
+        return self._shown(self.files, self._scan(self.files))
 
-        From Spark itself: if a name were not the one that it shows, deleted rows would come back.
-        """
-        shown = {_short(unquote(name)): name for name in scan.inputFiles()}
-        pairs = []
+    def _shown(self, files: Sequence[PlannedFile], scan: DataFrame) -> dict[str, tuple[str, ...]]:
+        # From Spark itself: if a name were not the one that it shows, deleted rows would come back.
+        names = {_short(unquote(name)): name for name in scan.inputFiles()}
+        found: dict[str, tuple[str, ...]] = {}
         for planned in files:
-            name = shown.get(_short(self._hadoop_path(planned.file.path)))
+            path = planned.file.path
+            name = names.get(_short(self._hadoop_path(path)))
             if name is None:
-                raise InternalError(f"Spark does not show that it reads {planned.file.path}")
-            pairs += [(planned.file.path, form) for form in _forms(name)]
+                raise InternalError(f"Spark does not show that it reads {path}")
+            found[path] = _forms(name)
+        return found
+
+    def _names(self, files: Sequence[PlannedFile], scan: DataFrame) -> DataFrame:
+        """For each file its path in the manifest, and the names that Spark may show for it."""
+        pairs = [(path, form) for path, forms in self._shown(files, scan).items() for form in forms]
         return self.spark.createDataFrame(pairs, f"{FILE_PATH} STRING, {_SHOWN} STRING")
 
 

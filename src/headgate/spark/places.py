@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,13 +23,15 @@ _PATH, _GROUP, _KIND, _POSITIONS, _COUNT = "path", "group", "kind", "positions",
 class Located:
     """Rows with the columns `file` and `position`, which come last.
 
-    What stands in `file` may be a name of Spark's own; `path` makes of it what the manifest has.
+    What stands in `file` may be a name of Spark's own; `path` makes of it what the manifest has, and `shown`
+    has, by that, the names that may stand there.
     """
 
     rows: DataFrame
     file: str
     position: str
     path: Callable[[str], str] = str
+    shown: Callable[[], Mapping[str, tuple[str, ...]]] = dict
 
     def columns(self) -> list[Column]:
         """The place of each row."""

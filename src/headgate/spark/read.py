@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -82,14 +82,18 @@ class Scan:
             return Located(spark.createDataFrame([], _located_struct(self.wanted)), *names)
         inner = position_columns(self.schema)
         path: Callable[[str], str] = _as_it_is
+        shown: Callable[[], Mapping[str, tuple[str, ...]]] = self._paths
         match way_to_read(spark, self.driver.store):
             case Way.NATIVE:
                 native = self._native(spark, self.schema)
-                rows, path = native.located(), native.paths()
+                rows, path, shown = native.located(), native.paths(), native.shown
             case _:
                 rows = self._through_arrow(spark, self.schema, located=True)
         places = [sf.col(quoted(name)).alias(shown) for name, shown in zip(inner, names, strict=True)]
-        return Located(self._selected(rows, places), *names, path)
+        return Located(self._selected(rows, places), *names, path, shown)
+
+    def _paths(self) -> dict[str, tuple[str, ...]]:
+        return {planned.file.path: (planned.file.path,) for planned in self.files}
 
     def _prepare(self, spark: SparkSession) -> None:
         prepared(spark)
