@@ -59,7 +59,7 @@ class Condition:
 
 
 def conditions() -> st.SearchStrategy[Condition]:
-    small = st.integers(0, 8)
+    small = st.integers(0, 4)
     return st.one_of(
         small.map(lambda k: Condition(f"id = {k}", lambda row: row.id == k)),
         small.map(lambda k: Condition(f"id < {k}", lambda row: row.id < k)),
@@ -175,14 +175,14 @@ def _fresh(row: Row) -> Row:
 Operation = Append | Delete | Update | Upsert | Overwrite | InsertCount
 
 
-def some_rows(most: int = 4) -> st.SearchStrategy[tuple[Row, ...]]:
+def some_rows(most: int = 4, least: int = 0) -> st.SearchStrategy[tuple[Row, ...]]:
     row = st.builds(
         Row,
-        st.integers(0, 8),
-        st.none() | st.integers(0, 8),
+        st.integers(0, 4),
+        st.none() | st.integers(0, 4),
         st.sampled_from(["x", "y", None]),
     )
-    return st.lists(row, max_size=most).map(tuple)
+    return st.lists(row, min_size=least, max_size=most).map(tuple)
 
 
 def operations() -> st.SearchStrategy[Operation]:

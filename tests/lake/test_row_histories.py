@@ -12,7 +12,7 @@ import headgate as hg
 from headgate.storage.memory import MemoryStore
 from headgate.table import Table
 from headgate.transaction import Transaction, TransactionConflictError
-from tests.lake.row_model import DDL, Operation, Row, operations, ordered, rows_of
+from tests.lake.row_model import DDL, Append, Operation, Row, operations, ordered, rows_of, some_rows
 
 MODES = ("merge-on-read", "copy-on-write")
 LAYOUTS: tuple[tuple[str, ...], ...] = ((), ("p",), ("bucket(2, id)",))
@@ -115,41 +115,55 @@ class Open:
 
 
 @dataclass(frozen=True)
-class Step:
-    """The transaction of a writer begins, does something, or commits: whichever comes next."""
+class Round:
+    """What each writer does next, in a transaction that it begins if it has none; then some commit."""
 
-    writer: int
-    operation: Operation | None
+    work: tuple[tuple[Operation, ...], ...]
+    commits: tuple[int, ...]
 
 
-def steps(writers: int = 3) -> st.SearchStrategy[list[Step]]:
-    step = st.builds(Step, st.integers(0, writers - 1), st.none() | operations() | operations())
-    return st.lists(step, min_size=4, max_size=24)
+def rounds(writers: int) -> st.SearchStrategy[list[Round]]:
+    work = st.tuples(*[st.lists(operations(), max_size=2).map(tuple)] * writers)
+    order = st.permutations(range(writers)).flatmap(
+        lambda every: st.integers(1, writers).map(lambda count: tuple(every[:count]))
+    )
+    return st.lists(st.builds(Round, work, order), min_size=1, max_size=4)
+
+
+LEVELS = ("snapshot", "write-serializable", "serializable")
 
 
 @RELAXED
-@given(st.data(), st.sampled_from(["snapshot", "write-serializable", "serializable"]))
+@given(st.data(), st.sampled_from(LEVELS))
 def test_several_at_once(data: st.DataObject, isolation: str) -> None:
-    setup = data.draw(setups(isolation))
-    table = setup.table()
-    first = data.draw(operations())
+    at_once(data, isolation)
+
+
+@pytest.mark.slow
+@settings(RELAXED, max_examples=1000)
+@given(st.data(), st.sampled_from(LEVELS))
+def test_several_at_once_for_long(data: st.DataObject, isolation: str) -> None:
+    at_once(data, isolation)
+
+
+def at_once(data: st.DataObject, isolation: str) -> None:
+    table = data.draw(setups(isolation)).table()
+    first = Append(data.draw(some_rows(5, least=1)))
     with table._lake.transaction() as tx:
         first.on_table(tx.table("a.b"))
-        tx.set_properties({"first": "1"})
     rows = first.on_rows([])
-    handles = [hg.Lake.open(table._lake._driver.store) for _ in range(3)]
+    writers = [hg.Lake.open(table._lake._driver.store) for _ in range(3)]
     running: dict[int, Open] = {}
-    for step in data.draw(steps()):
-        if step.operation is not None:
-            if step.writer not in running:
-                running[step.writer] = Open(handles[step.writer].transaction(), rows, rows)
-            running[step.writer].do(step.operation)
-        elif step.writer in running:
-            rows = committed(running.pop(step.writer), rows, isolation)
-            assert rows_of(table.read_arrow()) == ordered(rows)
-    for writer in sorted(running):
-        rows = committed(running[writer], rows, isolation)
-    assert rows_of(table.read_arrow()) == ordered(rows)
+    for each in data.draw(rounds(len(writers))):
+        for number, steps in enumerate(each.work):
+            if steps and number not in running:
+                running[number] = Open(writers[number].transaction(), rows, rows)
+            for step in steps:
+                running[number].do(step)
+        for number in each.commits:
+            if number in running:
+                rows = committed(running.pop(number), rows, isolation)
+                assert rows_of(table.read_arrow()) == ordered(rows)
 
 
 def committed(done: Open, rows: list[Row], isolation: str) -> list[Row]:
@@ -166,10 +180,3 @@ def committed(done: Open, rows: list[Row], isolation: str) -> list[Row]:
     if isolation == "serializable":
         assert ordered(after) == ordered(done.serially(rows))
     return after
-
-
-@pytest.mark.slow
-@settings(RELAXED, max_examples=1000)
-@given(st.data(), st.sampled_from(["snapshot", "write-serializable", "serializable"]))
-def test_several_at_once_for_long(data: st.DataObject, isolation: str) -> None:
-    test_several_at_once.hypothesis.inner_test(data, isolation)  # type: ignore[attr-defined]

@@ -81,12 +81,12 @@ def _constant(literal: Literal, count: int, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
-    return kind.storage_type if isinstance(kind, pa.ExtensionType) else kind
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _repeated(scalar: pa.Scalar, count: int, kind: pa.DataType) -> pa.ChunkedArray:
     values = pa.repeat(scalar, count)
-    extended = isinstance(kind, pa.ExtensionType)
+    extended = isinstance(kind, pa.BaseExtensionType)
     return pa.chunked_array([pa.ExtensionArray.from_storage(kind, values) if extended else values], kind)
 
 

@@ -37,7 +37,7 @@ def _comparable(rows: pa.Table, name: str) -> Any:
     """The column in a form in which equal values are the same."""
     column = rows.column(name)
     chunks = [chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk for chunk in column.chunks]
-    kind = column.type.storage_type if isinstance(column.type, pa.ExtensionType) else column.type
+    kind = column.type.storage_type if isinstance(column.type, pa.BaseExtensionType) else column.type
     values = pa.chunked_array(chunks, kind).combine_chunks()
     # There is one zero.
     return pc.add(values, pa.scalar(0, kind)) if pa.types.is_floating(kind) else values
