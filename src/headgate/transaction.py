@@ -537,18 +537,37 @@ class Transaction:
         return "1 attempt" if self._effort.attempts == 1 else f"{self._effort.attempts} attempts"
 
     def _refuse_conflicts(self) -> None:
-        self._refuse_completed(self._changes)
+        if self._refuse_completed(self._changes).carries:
+            # One by one: rows that were carried over one compaction can meet what came after it.
+            for record in self._unchecked:
+                self._carry_over(record)
         self._unchecked = ()
         self._yielding = self._refuse_pending(self._changes)
 
-    def _refuse_completed(self, changes: Changes) -> None:
+    def _refuse_completed(self, changes: Changes) -> Rebasable:
         chosen = candidates(self._beginning, self._unchecked)
         ours = changes.footprint(self._txid, self._isolation)
         conflicts = find_conflicts(ours, (one.record for one in chosen), self._evidence)
-        if resolve(conflicts) != Rebasable():
-            was_pending = {one.record.version for one in chosen if one.was_pending}
-            text = conflict_text(conflicts, was_pending)
-            raise TransactionConflictError(text, next_step(conflicts), conflicts)
+        outcome = resolve(conflicts)
+        if isinstance(outcome, Rebasable):
+            return outcome
+        was_pending = {one.record.version for one in chosen if one.was_pending}
+        raise TransactionConflictError(conflict_text(conflicts, was_pending), next_step(conflicts), conflicts)
+
+    def _carry_over(self, record: Record) -> None:
+        """Carries row changes over a compaction that `record` made, or the other way round."""
+        ours = self._changes.footprint(self._txid, self._isolation)
+        conflicts = find_conflicts(ours, [record], self._evidence)
+        if not conflicts:
+            return
+        from headgate import writing  # loads pyiceberg, which only tables need
+
+        # Nothing is noted before all of it is known: whoever interrupts us finds what was there before.
+        done = isinstance(resolve(conflicts), Rebasable) and writing.carry(
+            self._open(), record, self._evidence
+        )
+        if not done:
+            raise TransactionConflictError(conflict_text(conflicts), next_step(conflicts), conflicts)
 
     def _refuse_pending(self, changes: Changes) -> tuple[TxId, ...]:
         """Refuses what cannot go beside what is pending; returns the plans that make way for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
@@ -11,9 +11,12 @@ from uuid import UUID
 import pyarrow as pa
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
+from headgate.carrying import over_compaction, over_row_changes
 from headgate.changes import Changes, NewTable, TableChange, TableRead
 from headgate.changing import Changed, Changing, finished
+from headgate.compacting import compacted
 from headgate.core.arguments import public_properties, texts
+from headgate.core.evidence import Evidence
 from headgate.core.footprint import Read
 from headgate.core.lookup import found_table
 from headgate.core.merging import MergeSpec, assignments
@@ -33,16 +36,17 @@ from headgate.iceberg.partitions import parse_partition_by, written_terms
 from headgate.iceberg.planning import PlannedFile, plan
 from headgate.iceberg.row_change import MergeEngine, Wanted
 from headgate.iceberg.rows import ArrowRows, BatchRows, IncomingRows
-from headgate.iceberg.selection import selection_of
+from headgate.iceberg.selection import AddedFile, selection_of
 from headgate.iceberg.sorting import parse_sort_by
 from headgate.iceberg.target import Target
 from headgate.merge import Merge
 from headgate.model.announcement import Intent
+from headgate.model.footprint import file_mark
 from headgate.model.identifiers import TxId
-from headgate.model.record import PropertyChange
+from headgate.model.record import PropertyChange, Record
 from headgate.model.row_counts import RowCounts
 from headgate.model.state import LakeState
-from headgate.model.table import TableName
+from headgate.model.table import TableCommit, TableName
 from headgate.overwriting import Overwriting
 from headgate.preparation import table_location, virtual_path
 from headgate.reading import checked_limit, chosen_columns, isolation_of, understood
@@ -269,6 +273,14 @@ class TableWriter(Evolvable[None]):
         engine = merge_engine(target, rows)
         return self._noted(operation(Changing(change, target, engine, self._tx.announce), engine))
 
+    def _compact(self, files: Collection[str]) -> None:
+        """Puts the rows of data files, named by their paths, into new ones."""
+        change = self._change()
+        target = self._target(change)
+        seen = visible(change, target.metadata, target.loader, None).files
+        chosen = [planned for planned in seen if planned.file.path in files]
+        self._note_rows(compacted(change, target, chosen))
+
     def _merge(self, source: Rows, spec: MergeSpec) -> RowCounts:
         return self._merging(source, lambda changing, engine: changing.merge(engine, spec))
 
@@ -358,6 +370,42 @@ def create(
     new = NewTable(uuid, columns, spec, order, given)
     tx.note(TableChange(name, new=new))
     return TableWriter(tx, name)
+
+
+def carry(tx: OpenTransaction, record: Record, evidence: Evidence) -> bool:
+    """Carries what was noted of rows over a compaction in `record`, or a compaction over its row changes.
+
+    False if it cannot be told where rows are now. Nothing is noted then.
+    """
+    carried: list[TableChange] = []
+    for commit in record.tables:
+        for change in tx.changes().tables.values():
+            if change.base is None or change.base.uuid != commit.table.uuid:
+                continue
+            after = _carried(tx, change, record, commit, evidence)
+            if after is None:
+                return False
+            carried.append(after)
+    for change in carried:
+        tx.note(change)
+    return True
+
+
+def _carried(
+    tx: OpenTransaction, change: TableChange, record: Record, commit: TableCommit, evidence: Evidence
+) -> TableChange | None:
+    loader = tx.loader()
+    # As they left it: their files may be of a partition spec that we have not seen.
+    target = Target(tx.driver, loader, loader.metadata(commit.table.metadata), tx.id, change.name)
+    if change.compaction:
+        marks = frozenset(file_mark(path) for path in change.compacted)
+        rows = evidence.rows(record, commit, marks)
+        return None if rows is None else over_row_changes(change, target, record.version.number, rows)
+    added = evidence.added(record, commit)
+    if added is None or commit.footprint is None:
+        return None
+    outputs = [file.file for file in added.values() if isinstance(file, AddedFile)]
+    return over_compaction(change, target, commit.footprint.compacted, outputs)
 
 
 def drop(tx: OpenTransaction, name: str) -> None:

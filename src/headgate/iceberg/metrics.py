@@ -45,7 +45,9 @@ def column_metrics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[
         group = footer.row_group(number)
         for position in range(group.num_columns):
             chunk = group.column(position)
-            field_id = ids[chunk.path_in_schema]
+            field_id = ids.get(chunk.path_in_schema)
+            if field_id is None:
+                continue  # a column beside those of the table, as compacted files have
             columns.setdefault(field_id, _Column(plan[field_id])).add(chunk)
     counted = {key: c for key, c in columns.items() if c.plan.mode.type is not MetricModeTypes.NONE}
     return ColumnMetrics(
