@@ -316,6 +316,7 @@ class Transaction:
     def _commit_once(self) -> CommitResult:
         if self._result is not None:
             self._end(self._result)  # again: a Ctrl-C may have come between its steps
+            self._presence.leave()
             return self._result
         if self._stage is Stage.ABORTED:
             self._require_open()

@@ -16,7 +16,13 @@ import headgate as hg
 from headgate.storage.memory import MemoryStore
 
 # The store stands for a service elsewhere, which no Ctrl-C of ours interrupts.
-INTERRUPTIBLE = ("/headgate/transaction.py", "/headgate/lake.py", "/headgate/commit/", "/headgate/core/")
+INTERRUPTIBLE = (
+    "/headgate/transaction.py",
+    "/headgate/presence.py",
+    "/headgate/lake.py",
+    "/headgate/commit/",
+    "/headgate/core/",
+)
 MAX_LINES = 5000
 ELSEWHERE = ThreadPoolExecutor(1)
 
