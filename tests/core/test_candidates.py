@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.core.candidates import Beginning, by_end, by_start, candidates
@@ -69,6 +69,7 @@ class History:
 events = st.builds(Event, st.integers(0, 5), st.sampled_from("abc"), st.booleans(), st.booleans())
 
 
+@settings(deadline=None)
 @given(st.lists(events, max_size=40))
 def test_both_ways_give_the_same_verdicts_on_random_histories(happened: list[Event]) -> None:
     by_its_end, by_its_start = History("end"), History("start")
@@ -79,6 +80,7 @@ def test_both_ways_give_the_same_verdicts_on_random_histories(happened: list[Eve
     assert by_its_end.log == by_its_start.log
 
 
+@settings(deadline=None)
 @given(base=st.integers(0, 8), pending=st.sets(st.integers(0, 8)), completes=st.sets(st.integers(0, 8)))
 def test_both_ways_choose_what_ended_after_the_beginning(
     base: int, pending: set[int], completes: set[int]
