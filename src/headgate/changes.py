@@ -131,7 +131,8 @@ class TableChange:
     @property
     def touched_files(self) -> frozenset[str]:
         """Marks of the files of the base that it changes or removes."""
-        return _marks({*(self.replaced or ()), *self._staying(self.deleted), *self._staying(self.updated)})
+        changed = {*self._staying(self.deleted), *self._staying(self.updated), *self.rewritten}
+        return _marks(changed.union(self.replaced or ()))
 
     def file_footprint(self) -> FileFootprint | None:
         if not self.changes_files:

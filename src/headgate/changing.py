@@ -99,10 +99,10 @@ class Changing:
         upserted = looked if self.change.upserted is None else Upserted()
         return replace(done, change=replace(done.change, upserted=upserted))
 
-    def _operation(self, verb: str, bound: Bound | None) -> _Operation:
+    def _operation(self, verb: str, bound: Bound | None) -> RowOperation:
         target = self.target
         plan = visible(self.change, target.metadata, target.loader, bound)
-        operation = _Operation(self.change, target, verb, mode_of(target, verb), bound, plan)
+        operation = RowOperation(self.change, target, verb, mode_of(target, verb), bound, plan)
         operation.announce(self.announce)
         return operation
 
@@ -121,7 +121,7 @@ def mode_of(target: Target, verb: str) -> Mode:
 
 
 @dataclass(frozen=True, slots=True)
-class _Operation:
+class RowOperation:
     """One operation on rows that `bound` can be about (None: any rows), in the files of `plan`."""
 
     change: TableChange

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow_changes import ArrowChanges, ArrowMerge
+from headgate.iceberg.bound import Bound, InPartitions
 from headgate.iceberg.row_change import MergeEngine, RowEngine
 from headgate.iceberg.target import Target
 from headgate.storage.memory import MemoryStore
@@ -25,6 +26,16 @@ def row_engine(target: Target) -> RowEngine:
     from headgate.spark.row_changes import SparkChanges  # only those who use Spark need pyspark loaded
 
     return SparkChanges(target, spark)
+
+
+def engine_of(target: Target, rows: Any, matching: Bound) -> RowEngine:
+    """The engine for an overwrite by `rows` of those that match: the one that the rows belong to."""
+    # Sets of partitions have no SQL. Files with other rows beside them are those of older specs.
+    if not type(rows).__module__.startswith("pyspark.sql.") or isinstance(matching, InPartitions):
+        return ArrowChanges(target)
+    from headgate.spark.row_changes import SparkChanges
+
+    return SparkChanges(target, rows.sparkSession)
 
 
 def merge_engine(target: Target, rows: Any) -> MergeEngine:

@@ -197,14 +197,6 @@ def _paths(change: TableChange, metadata: TableMetadata, dead: Dead) -> dict[str
     return paths
 
 
-def removed_paths(loader: TableLoader, change: TableChange) -> frozenset[str]:
-    """The virtual paths of the files that a change takes away from its table."""
-    assert change.base is not None
-    metadata = loader.metadata(change.base.metadata)
-    files = (change.replaced or {}).values()
-    return frozenset(virtual_path(change.name, file, metadata) for file in files)
-
-
 def virtual_path(table: str, file: DataFile, metadata: TableMetadata) -> str:
     """Where a file belongs, as in `/sales/orders/ts_day=2026-11-15/customer_bucket=3`."""
     spec = metadata.specs[file.spec_id]

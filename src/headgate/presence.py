@@ -113,16 +113,14 @@ class Presence:
     def _touched(self, changes: Changes, state: LakeState) -> Iterator[Touched]:
         planned_for = {plan.table for plan in state.plans.values()}
         for change in changes.tables.values():
-            if change.base is not None and change.base.uuid in planned_for and change.replaced:
+            if change.base is not None and change.base.uuid in planned_for and change.touched_files:
                 yield self._touched_by(change, change.base, state)
 
     def _touched_by(self, change: TableChange, table: TableRef, state: LakeState) -> Touched:
-        from headgate.preparation import removed_paths  # loads pyiceberg, which only tables need
-
         return Touched(
             name=change.name,
             table=table.uuid,
-            paths=removed_paths(self.loader(), change),
+            paths=change.paths,
             files=change.touched_files,
             updates_allowed=self._setting(ALLOW_UPDATES, table.uuid, state) == "true",
             strict_compaction=self._setting(COMPACTION, table.uuid, state) == "strict",

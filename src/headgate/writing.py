@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
@@ -21,7 +22,7 @@ from headgate.core.footprint import Read
 from headgate.core.lookup import found_table
 from headgate.core.merging import MergeSpec, assignments
 from headgate.core.settings import OF_TABLES, check_settings
-from headgate.engines import merge_engine, row_engine
+from headgate.engines import engine_of, merge_engine, row_engine
 from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.arrow_files import read_rows
@@ -298,8 +299,8 @@ class TableWriter(Evolvable[None]):
 
     def _overwriting(self, rows: Rows) -> Overwriting:
         change = self._change()
-        rows_in = self._incoming(change, rows)
-        return Overwriting(change, self._metadata(change), self._tx.loader(), rows_in, self._tx.announce)
+        target, given = self._target(change), self._incoming(change, rows)
+        return Overwriting(change, target, given, partial(engine_of, target, rows), self._tx.announce)
 
     def _incoming(self, change: TableChange, rows: Rows) -> IncomingRows:
         target = self._target(change)

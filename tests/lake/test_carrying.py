@@ -156,3 +156,10 @@ def test_a_compaction_of_files_that_others_replaced_is_refused(lake: hg.Lake) ->
     with pytest.raises(hg.ConflictError, match="rule 23"):
         second.commit()
     assert rows(lake) == without()
+
+
+def test_rows_that_an_overwrite_took_out_of_a_file_are_told(lake: hg.Lake) -> None:
+    before = compaction(lake).commit().version
+    lake.table("t.t").overwrite(pa.table({"id": [2], "part": ["a"], "n": [7]}), where="id = 2")
+    told = other(lake).table("t.t").changes_arrow(before).to_pylist()
+    assert [(row["_change_type"], row["id"], row["n"]) for row in told] == [("delete", 2, 0), ("insert", 2, 7)]

@@ -483,7 +483,7 @@ def verdicts(choice: str, happened: list[tuple[int, str, bool]]) -> list[tuple[i
             tx.set_properties({what: "x"})
             told.append((who, str(tx.commit().version)))
         except hg.ConflictError as error:
-            told.append((who, error.problem.rpartition("[")[2]))
+            told.append((who, error.problem.rpartition("[")[2].partition("]")[0]))
     return told
 
 

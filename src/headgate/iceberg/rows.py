@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,8 +12,7 @@ from headgate.iceberg.arrow import fitted
 from headgate.iceberg.arrow_files import write_rows
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
-from headgate.iceberg.planning import PlannedFile
-from headgate.iceberg.rewriting import ArrowRewrite, Rewritten, require_matching
+from headgate.iceberg.matching import require_matching
 from headgate.iceberg.rolling import RollingFiles
 from headgate.iceberg.target import Target
 
@@ -27,10 +26,6 @@ class IncomingRows(Protocol):
 
     def written_matching(self, matching: Bound, where: str) -> tuple[DataFile, ...]:
         """The same, but refuses rows that `matching`, which the caller wrote as `where`, does not select."""
-        ...
-
-    def rewrite(self, files: Sequence[PlannedFile], matching: Bound) -> Rewritten:
-        """Writes files of the table anew without the rows that match, by the same engine."""
         ...
 
 
@@ -50,9 +45,6 @@ class ArrowRows:
         require_matching(fitting, matching, target.table, where)
         return write_rows(target, fitting)
 
-    def rewrite(self, files: Sequence[PlannedFile], matching: Bound) -> Rewritten:
-        return ArrowRewrite(self.target)(files, matching)
-
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:
@@ -66,9 +58,6 @@ class BatchRows:
 
     def written_matching(self, matching: Bound, where: str) -> tuple[DataFile, ...]:
         return self._written(self._matching(matching, where))
-
-    def rewrite(self, files: Sequence[PlannedFile], matching: Bound) -> Rewritten:
-        return ArrowRewrite(self.target)(files, matching)
 
     def _written(self, tables: Iterable[pa.Table]) -> tuple[DataFile, ...]:
         files = RollingFiles(self.target)

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from headgate.errors import InvalidInputError
-from headgate.iceberg.bound import Bound, InPartitions
+from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile
-from headgate.iceberg.directories import Role
-from headgate.iceberg.planning import PlannedFile
-from headgate.iceberg.rewriting import ArrowRewrite, Rewritten
 from headgate.iceberg.spark_text import BUCKET_FUNCTION, to_spark_sql
 from headgate.iceberg.target import Target
 from headgate.spark.fitting import fitted, quoted
 from headgate.spark.jobs import ROW_ASTRAY
 from headgate.spark.partitioning import register_bucket
-from headgate.spark.read import Scan
 from headgate.spark.session import prepared
 from headgate.spark.write import write_rows
 
@@ -45,18 +40,6 @@ class SparkRows:
         metadata = rows.schema[first].metadata
         rest = [sf.col(quoted(name)) for name in rows.columns[1:]]
         return write_rows(self.target, rows.select(checked.alias(first, metadata=metadata), *rest), where)
-
-    def rewrite(self, files: Sequence[PlannedFile], matching: Bound) -> Rewritten:
-        target = self.target
-        if isinstance(matching, InPartitions):
-            # Sets of partitions have no SQL. Files with other rows beside them are those of older specs.
-            return ArrowRewrite(target)(files, matching)
-        scan = Scan(target.driver, tuple(files), target.metadata, target.metadata.schema)
-        rows = scan.frame(self.df.sparkSession)
-        kept = rows.where(f"NOT coalesce({self._condition(matching)}, false)")
-        carried = replace(target, role=Role.CARRIED)
-        removed = tuple(planned.file for planned in files)
-        return Rewritten(removed, write_rows(carried, self._fitting(kept)))
 
     def _fitting(self, df: DataFrame) -> DataFrame:
         if not isinstance(df, DataFrame):
