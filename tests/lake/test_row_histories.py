@@ -84,10 +84,10 @@ class Open:
     steps: list[Operation] = field(default_factory=list)
 
     def do(self, step: Operation) -> None:
+        # What it sees by now is not looked at: that would be a read, which the commit depends on.
         step.on_table(self.tx.table("a.b"))
         self.rows = step.on_rows(self.rows)
         self.steps.append(step)
-        assert rows_of(self.tx.table("a.b").read_arrow()) == ordered(self.rows)
 
     def serially(self, rows: list[Row]) -> list[Row]:
         """What it makes of the rows if it is run on them."""
