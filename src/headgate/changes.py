@@ -156,8 +156,8 @@ class TableChange:
         return frozenset(part.value for part in self.evolution.parts)
 
     def footprint(self) -> TableFootprint:
-        # Position deletes that nobody else could know of would be lost conflicts.
-        assert not self.deletes or self.deleted or self.updated or self.compaction, self.name
+        # Position deletes that nobody else could know of would be lost conflicts; those of own files are not.
+        assert not self.deletes or self.deleted or self.updated or self.compaction or self.added, self.name
         paths = frozenset(self.replaced or ()).union(self.rewritten, self.deleted, self.updated)
         return TableFootprint(
             name=self.name,

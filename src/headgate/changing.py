@@ -134,6 +134,8 @@ class RowOperation:
     def announce(self, announce: Announce) -> None:
         """Tells others which files the operation may change, before it looks into them."""
         files = [planned.file for planned in self.plan.files]
+        if not files:
+            return
         by_position = self.mode is Mode.MERGE_ON_READ
         announce_change(
             announce, self.verb, self._noted(), self.target.metadata, files, by_position=by_position

@@ -322,6 +322,7 @@ class Transaction:
             self._require_open()
         if not self._changes and self._rows is not None:
             self._end(self._earlier_batch() or replace(self._result_at(self._base.version), changed=False))
+            self._presence.leave()
             return self.result
         if not self._changes:
             raise InvalidInputError(

@@ -162,4 +162,7 @@ def test_rows_that_an_overwrite_took_out_of_a_file_are_told(lake: hg.Lake) -> No
     before = compaction(lake).commit().version
     lake.table("t.t").overwrite(pa.table({"id": [2], "part": ["a"], "n": [7]}), where="id = 2")
     told = other(lake).table("t.t").changes_arrow(before).to_pylist()
-    assert [(row["_change_type"], row["id"], row["n"]) for row in told] == [("delete", 2, 0), ("insert", 2, 7)]
+    assert [(row["_change_type"], row["id"], row["n"]) for row in told] == [
+        ("delete", 2, 0),
+        ("insert", 2, 7),
+    ]

@@ -167,7 +167,12 @@ def check(
     assert content(lake) == after_b
     assert lake.version == theirs.result.version
     again = hg.Lake.open(lake._driver.store)
-    run_again(again, lambda tx: (a(tx), tx.set_properties({"again": "1"})), caught.value)
+
+    def a_again(tx: hg.Transaction) -> None:
+        a(tx)
+        tx.set_properties({"again": "1"})
+
+    run_again(again, a_again, caught.value)
     assert content(lake) == one_after_another(b, a, partition_by, properties)
 
 
