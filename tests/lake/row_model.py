@@ -175,14 +175,14 @@ def _fresh(row: Row) -> Row:
 Operation = Append | Delete | Update | Upsert | Overwrite | InsertCount
 
 
-def some_rows(most: int = 4, least: int = 0) -> st.SearchStrategy[tuple[Row, ...]]:
+def some_rows(most: int = 4) -> st.SearchStrategy[tuple[Row, ...]]:
     row = st.builds(
         Row,
         st.integers(0, 4),
         st.none() | st.integers(0, 4),
         st.sampled_from(["x", "y", None]),
     )
-    return st.lists(row, min_size=least, max_size=most).map(tuple)
+    return st.lists(row, max_size=most).map(tuple)
 
 
 def operations() -> st.SearchStrategy[Operation]:
@@ -195,3 +195,20 @@ def operations() -> st.SearchStrategy[Operation]:
         st.builds(Overwrite, some_rows(2), st.sampled_from(["x", "y", "y", "x", None])),
         st.builds(InsertCount, conditions()),
     )
+
+
+def contending() -> st.SearchStrategy[Operation]:
+    """Operations that are about a row or two, so that several at once often are about the same ones."""
+    number = st.integers(0, 2)
+    one = st.one_of(
+        number.map(lambda k: Condition(f"id = {k}", lambda row: row.id == k)),
+        number.map(lambda k: Condition(f"id <= {k}", lambda row: row.id <= k)),
+        st.sampled_from("xy").map(lambda k: Condition(f"p = '{k}'", lambda row: row.p == k)),
+        number.map(lambda k: Condition(f"n = {k}", lambda row: row.n == k)),
+    )
+    row = st.builds(Row, number, number, st.sampled_from("xy")).map(lambda row: (row,))
+    update = st.builds(Update, st.integers(0, len(ASSIGNMENTS) - 1), one)
+    delete = st.builds(Delete, one)
+    upsert, append = st.builds(Upsert, row), st.builds(Append, row)
+    overwrite = st.builds(Overwrite, st.just(()) | row, st.sampled_from("xy"))
+    return st.one_of(update, delete, upsert, append, update, delete, overwrite, st.builds(InsertCount, one))

@@ -12,7 +12,7 @@ import headgate as hg
 from headgate.storage.memory import MemoryStore
 from headgate.table import Table
 from headgate.transaction import Transaction, TransactionConflictError
-from tests.lake.row_model import DDL, Append, Operation, Row, operations, ordered, rows_of, some_rows
+from tests.lake.row_model import DDL, Append, Operation, Row, contending, operations, ordered, rows_of
 
 MODES = ("merge-on-read", "copy-on-write")
 LAYOUTS: tuple[tuple[str, ...], ...] = ((), ("p",), ("bucket(2, id)",))
@@ -123,11 +123,10 @@ class Round:
 
 
 def rounds(writers: int) -> st.SearchStrategy[list[Round]]:
-    work = st.tuples(*[st.lists(operations(), max_size=2).map(tuple)] * writers)
-    order = st.permutations(range(writers)).flatmap(
-        lambda every: st.integers(1, writers).map(lambda count: tuple(every[:count]))
-    )
-    return st.lists(st.builds(Round, work, order), min_size=1, max_size=4)
+    work = st.tuples(*[st.lists(contending(), min_size=1, max_size=2).map(tuple)] * writers)
+    order = st.tuples(st.permutations(range(writers)), st.integers(2, writers))
+    commits = order.map(lambda chosen: tuple(chosen[0][: chosen[1]]))
+    return st.lists(st.builds(Round, work, commits), min_size=2, max_size=3)
 
 
 LEVELS = ("snapshot", "write-serializable", "serializable")
@@ -148,7 +147,7 @@ def test_several_at_once_for_long(data: st.DataObject, isolation: str) -> None:
 
 def at_once(data: st.DataObject, isolation: str) -> None:
     table = data.draw(setups(isolation)).table()
-    first = Append(data.draw(some_rows(5, least=1)))
+    first = Append(tuple(Row(number, number, "xy"[number % 2]) for number in (0, 1, 1, 2, 3)))
     with table._lake.transaction() as tx:
         first.on_table(tx.table("a.b"))
     rows = first.on_rows([])
