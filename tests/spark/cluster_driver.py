@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import headgate as hg
 from tests.spark.test_tables import NESTED_TYPES, frame, nested_types, rows_of
@@ -48,12 +48,36 @@ def work(master: str, place: str) -> None:
     assert rows_of(lists.read(spark)) == rows_of(nested)
     for way in ("native", "arrow"):
         spark.conf.set("spark.headgate.files", way)
-        lose_an_executor(spark, lake.create_table(f"t.{way}", "id BIGINT"), Path(f"{place}.{way}"))
+        table = lake.create_table(f"t.{way}", "id BIGINT")
+        lose_an_executor(spark, table, Path(f"{place}.{way}"))
+        lose_an_executor_in_an_upsert(spark, table, Path(f"{place}.{way}.upsert"))
     sys.stdout.write("done\n")
     spark.stop()
 
 
 def lose_an_executor(spark: SparkSession, table: hg.Table, mark: Path) -> None:
+    table.append(deadly_rows(spark, mark))
+    assert mark.exists(), "no executor died"
+    assert table.read(spark).selectExpr("count(*)", "sum(id)").collect() == [(20_000, 199_990_000)]
+    assert sum(file.rows for file in table.files()) == 20_000
+
+
+def lose_an_executor_in_an_upsert(spark: SparkSession, table: hg.Table, mark: Path) -> None:
+    """What an executor kept is gone with it: then all of the change, or nothing of it."""
+    rows = deadly_rows(spark, mark).selectExpr("id + 10000 AS id")
+    before = table.files()
+    try:
+        table.upsert(rows, ["id"])
+    except hg.StorageError:
+        assert table.files() == before
+        table.upsert(rows, ["id"])
+    assert mark.exists(), "no executor died"
+    found = table.read(spark).selectExpr("count(*)", "count(DISTINCT id)", "max(id)").collect()
+    assert found == [(30_000, 30_000, 29_999)]
+    table.delete("id >= 20000")
+
+
+def deadly_rows(spark: SparkSession, mark: Path) -> DataFrame:
     """The last of many batches of one task kills the executor that it runs in, once."""
 
     def deadly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -68,10 +92,7 @@ def lose_an_executor(spark: SparkSession, table: hg.Table, mark: Path) -> None:
             yield batch
 
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 500)
-    table.append(spark.range(0, 20_000, 1, 2).mapInArrow(deadly, "id BIGINT"))
-    assert mark.exists(), "no executor died"
-    assert table.read(spark).selectExpr("count(*)", "sum(id)").collect() == [(20_000, 199_990_000)]
-    assert sum(file.rows for file in table.files()) == 20_000
+    return spark.range(0, 20_000, 1, 2).mapInArrow(deadly, "id BIGINT")
 
 
 def executor() -> int:
@@ -82,8 +103,8 @@ def executor() -> int:
     return process
 
 
-def wait_inside(master: str, place: str, port: str) -> None:
-    """A write whose task waits until somebody hangs up, so that it can be interrupted in the middle."""
+def wait_inside(master: str, place: str, port: str, verb: str) -> None:
+    """A change whose task waits until somebody hangs up, so that it can be interrupted in the middle."""
 
     def waiting(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         assert TaskContext.get() is not None
@@ -95,7 +116,12 @@ def wait_inside(master: str, place: str, port: str) -> None:
 
     spark = session(master)
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 500)
-    hg.Lake.open(place).table("t.one").append(spark.range(0, 10_000, 1, 1).mapInArrow(waiting, "id BIGINT"))
+    rows = spark.range(0, 10_000, 1, 1).mapInArrow(waiting, "id BIGINT")
+    table = hg.Lake.open(place).table("t.one")
+    if verb == "append":
+        table.append(rows)
+    else:
+        table.upsert(rows, ["id"])
 
 
 if __name__ == "__main__":

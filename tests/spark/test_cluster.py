@@ -42,13 +42,13 @@ def test_a_cluster_whose_executors_die(tmp_path: Path) -> None:
         assert not any("_temporary" in file.path for file in table.files())
 
 
-@pytest.mark.parametrize("signals", [1, 2], ids=["once", "twice"])
-def test_ctrl_c_in_the_middle_of_a_write(tmp_path: Path, signals: int) -> None:
+@pytest.mark.parametrize(("signals", "verb"), [(1, "append"), (2, "append"), (1, "upsert")])
+def test_ctrl_c_in_the_middle_of_a_change(tmp_path: Path, signals: int, verb: str) -> None:
     place = tmp_path / "lake"
     table = hg.Lake.init(place).create_table("t.one", "id BIGINT")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(DRIVER_SECONDS)
-        with driver("wait", "local[1]", str(place), str(listener.getsockname()[1])) as running:
+        with driver("wait", "local[1]", str(place), str(listener.getsockname()[1]), verb) as running:
             line, _ = listener.accept()
             with line:
                 for _ in range(signals):

@@ -28,6 +28,7 @@ from tests.iceberg.test_peers import (
     ordered,
     plain,
 )
+from tests.spark.test_row_changes import modes
 
 SPARK_TYPES = [kind for kind in TYPES if kind not in ("TIME", "UUID", "FIXED(4)")]
 
@@ -105,3 +106,33 @@ def test_every_evolution(place: Place, spark: SparkSession, change: str) -> None
     assert table.read(spark, where="n < 9 and i >= 6").count() == sum(
         row["n"] < 9 and (row["i"] or 0) >= 6 for row in ours
     )
+
+
+@pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
+@pytest.mark.parametrize("partition_by", [[], ["bucket(2, n)"]], ids=["whole", "buckets"])
+def test_row_changes(place: Place, spark: SparkSession, mode: str, partition_by: list[str]) -> None:
+    table = place.lake.create_table(
+        "changed.rows", "n INT NOT NULL, v STRING", partition_by=partition_by, properties=modes(mode)
+    )
+    rows = spark.range(12).selectExpr("cast(id AS INT) AS n", "concat('v', id) AS v").coalesce(2)
+    table.append(rows)
+    table.delete("n = 3 or n = 4")
+    table.update({"v": "concat(v, '!')"}, "n % 5 = 0")
+    table.upsert(rows.selectExpr("n + 10 AS n", "'upserted' AS v"), ["n"])
+    if partition_by:
+        table.replace_partition_by(["n"])
+    table.merge(rows.selectExpr("n * 2 AS n"), on="t.n = s.n").when_matched_delete(
+        condition="t.n > 15"
+    ).when_matched_update({"v": "'even'"}).when_not_matched_insert({"n": "s.n"}).commit()
+    found = sorted(tuple(row) for row in table.read(spark).collect())
+    assert dict(found) == {
+        **dict.fromkeys((0, 2, 6, 8, 10, 12, 14), "even"),
+        **{n: f"v{n}" for n in (1, 7, 9)},
+        **dict.fromkeys((11, 13, 15, 17, 19, 21), "upserted"),
+        **dict.fromkeys((4,)),
+        5: "v5!",
+    } and len(found) == 18  # fmt: skip
+    assert sorted(ask_duckdb(place.directory(table), "n, v")) == found
+    assert sorted((row["n"], row["v"]) for row in ask_pyiceberg(place.metadata_file(table))) == found
+    house = sorted((int(n), v) for n, v in ask_clickhouse(place.directory(table), "n, v"))
+    assert house == found

@@ -22,6 +22,7 @@ from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.directories import new_file
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.target import Target
+from headgate.spark.handing import handed_over, to_be_handed_over
 from headgate.spark.layout import WriteLayout
 from headgate.spark.partitioning import directory_columns
 from headgate.storage.capabilities import Store
@@ -48,7 +49,7 @@ class FileWriting:
         files = _Files(self, Driver(self.store, SYSTEM))
         schema, spec = self.metadata.schema, self.metadata.spec
         for batch in batches:
-            rows = fitted(pa.Table.from_batches([batch]), schema, self.table)
+            rows = fitted(handed_over(batch, schema), schema, self.table)
             for partition, part in partitioned(rows, schema, spec):
                 files.add(partition, part)
         reports = [pickle.dumps(file) for file in files.finish()]
@@ -68,7 +69,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
         layout.arrow_codec,
         layout.target_file_bytes,
     )
-    reports = rows.mapInArrow(_named(writing), REPORT).collect()
+    reports = to_be_handed_over(rows).mapInArrow(_named(writing), REPORT).collect()
     return tuple(pickle.loads(report.file) for report in reports)
 
 

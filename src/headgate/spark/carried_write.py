@@ -24,6 +24,7 @@ from headgate.iceberg.arrow import fitted, partitioned
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.target import Target
+from headgate.spark.handing import handed_over, to_be_handed_over
 from headgate.spark.layout import WriteLayout
 from headgate.spark.native_write import COMMITTER, collected
 from headgate.spark.partitioning import directory_columns
@@ -55,7 +56,7 @@ class FileEncoding:
         sizes: dict[Partition, int] = {}
         schema, spec = self.metadata.schema, self.metadata.spec
         for batch in batches:
-            rows = fitted(pa.Table.from_batches([batch]), schema, self.table)
+            rows = fitted(handed_over(batch, schema), schema, self.table)
             for partition, part in partitioned(rows, schema, spec):
                 waiting.setdefault(partition, []).append(part)
                 sizes[partition] = sizes.get(partition, 0) + part.nbytes
@@ -79,7 +80,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     directories = directory_columns(metadata.schema, metadata.spec)
     rows = layout.distributed(df.withColumns(directories), tuple(directories)).drop(*directories)
     encoding = FileEncoding(metadata, target.table, layout.arrow_codec)
-    files = rows.mapInArrow(_named(encoding), "file binary")
+    files = to_be_handed_over(rows).mapInArrow(_named(encoding), "file binary")
     attempt = target.loader.key(target.new_directory())
     # The cast takes the bytes as they are, whether they are a text or not.
     texts = files.select(sf.col("file").cast("string"))

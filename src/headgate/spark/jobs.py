@@ -25,6 +25,9 @@ _REFUSED_BY_A_WORKER = re.compile(r"headgate\.errors\.InvalidInputError: (?P<pro
 ROW_ASTRAY = "HEADGATE_ROW_DOES_NOT_MATCH"
 """Stands in the error of a Spark job that met a row which its overwrite does not select; the row follows."""
 
+TASK_BYTES = 64 * 1024 * 1024
+"""So much of what is kept is given to one task: what a change finds is little, and spread over many."""
+
 _DATA_ERROR = re.compile(r"^.*\bSQLSTATE: (?:21|22|P0)\w{3}", re.MULTILINE)
 """A value or a row that cannot be computed with, or `raise_error`."""
 _PYTHON_ERROR = re.compile(r"^(?!headgate\.)[\w.]+(?:Error|Exception)\b.*", re.MULTILINE)
@@ -68,12 +71,17 @@ def analysed(what: str, known: tuple[str, ...], next_step: str | None = None) ->
     except (AnalysisException, ParseException) as error:
         told = str(error).strip()
         first = told.split("\n", maxsplit=1)[0]
-        unknown = _UNKNOWN_COLUMN.search(told)
-        if unknown is None:
+        name = unknown_column(told)
+        if name is None:
             raise InvalidInputError(f"{what} cannot be computed: {first}", next_step) from error
-        name = unknown["name"].replace("`", "")
         hint = nearest(name, known) or next_step
         raise InvalidInputError(f"{what} cannot be computed: there is no column {name}", hint) from error
+
+
+def unknown_column(told: str) -> str | None:
+    """The column that an error of Spark says is not there."""
+    found = _UNKNOWN_COLUMN.search(told)
+    return None if found is None else found["name"].replace("`", "")
 
 
 def kept(rows: DataFrame) -> DataFrame:
@@ -83,6 +91,11 @@ def kept(rows: DataFrame) -> DataFrame:
     lost with an executor, whatever needs it fails, instead of mixing two results.
     """
     return rows.localCheckpoint()
+
+
+def together(rows: DataFrame) -> DataFrame:
+    """Rows that are kept, in one task if they are few: then Spark need not exchange them to group them."""
+    return rows.coalesce(1) if kept_bytes(rows) <= TASK_BYTES else rows
 
 
 def kept_bytes(rows: DataFrame) -> int:

@@ -25,7 +25,7 @@ from headgate.iceberg.row_change import KeyRange, RowChange, Wanted
 from headgate.iceberg.target import Target
 from headgate.spark.assignment import Scope, expression, require_columns
 from headgate.spark.fitting import fitted, quoted
-from headgate.spark.jobs import analysed, kept, kept_bytes
+from headgate.spark.jobs import analysed, kept, kept_bytes, together
 from headgate.spark.join_keys import join_keys
 from headgate.spark.key_range import key_range
 from headgate.spark.places import Gathered, Located
@@ -67,7 +67,7 @@ class SparkMerge(SparkChanges):
         asked = tuple(sorted(columns.items()))
         if asked not in self._ranges:
             with self._doing("compute the keys of the source"):
-                self._ranges[asked] = key_range(self.source, self.target.metadata, columns)
+                self._ranges[asked] = key_range(together(self.source), self.target.metadata, columns)
         return self._ranges[asked]
 
     def upserted(self, plan: Plan, keys: Sequence[str]) -> RowChange:
@@ -89,7 +89,7 @@ class SparkMerge(SparkChanges):
             wanted = ALL_ROWS if keys.bound is None else Wanted(keys.bound, None, "the keys")
             located = self._located(plan.files, wanted)
             found = kept(self._found(located, spec))
-            gathered = located.gathered(found, sf.col(self._action))
+            gathered = located.gathered(together(found), sf.col(self._action))
             if gathered.repeated:
                 raise self._ambiguous(located, found, spec)
         updates = {number for number, clause in enumerate(_clauses(spec)) if clause.action is Action.UPDATE}
@@ -254,7 +254,7 @@ class SparkMerge(SparkChanges):
     def _require_keys(self, keys: Sequence[str]) -> None:
         """Refuses keys that are null or there twice."""
         columns = [sf.col(quoted(key)) for key in keys]
-        counted = self.source.groupBy(*columns).agg(sf.count("*").alias(self._row))
+        counted = together(self.source).groupBy(*columns).agg(sf.count("*").alias(self._row))
         null = reduce(Column.__or__, [column.isNull() for column in columns])
         wrong = counted.where((sf.col(self._row) > 1) | null).limit(SHOWN_KEYS)
         found = wrong.collect()

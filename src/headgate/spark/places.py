@@ -40,7 +40,8 @@ class Located:
     def gathered(self, found: DataFrame, kind: Column | None = None) -> Gathered:
         """The places of rows that were found, which have the columns of `columns`.
 
-        Each counts as one of `kind`; rows of which it is null are only counted.
+        Each counts as one of `kind`; rows of which it is null are only counted. Each path travels once for
+        many rows.
         """
         number = sf.lit(0) if kind is None else kind
         file, position = self.columns()

@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from headgate.commit.driver import Driver
+from headgate.core.lookup import nearest
 from headgate.errors import InvalidInputError
 from headgate.host import SYSTEM
 from headgate.iceberg.arrow_files import read_located, read_rows
@@ -23,6 +24,7 @@ from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.positions import position_columns
 from headgate.iceberg.spark_text import BUCKET_FUNCTION, to_spark_sql
 from headgate.spark.fitting import quoted, reordered
+from headgate.spark.jobs import unknown_column
 from headgate.spark.native_read import NativeFiles
 from headgate.spark.partitioning import register_bucket
 from headgate.spark.places import Located
@@ -136,7 +138,7 @@ class Scan:
                 register_bucket(rows.sparkSession)
             rows = rows.where(text)
         if self.condition is not None:
-            rows = _where(rows, self.condition)
+            rows = _where(rows, self.condition, schema_to_spark(self.schema).names)
         if self.wanted == self.schema and not more:
             return rows
         struct = schema_to_spark(self.wanted)
@@ -158,11 +160,14 @@ def _located_struct(schema: Schema) -> StructType:
     return schema_to_spark(schema).add(path, StringType()).add(position, LongType())
 
 
-def _where(rows: DataFrame, condition: str | Column) -> DataFrame:
-    """The rows that a condition of Spark's own selects."""
+def _where(rows: DataFrame, condition: str | Column, known: Sequence[str]) -> DataFrame:
+    """The rows that a condition of Spark's own selects, which speaks of columns that are known."""
     try:
         return rows.where(condition)
     except (AnalysisException, ParseException, PySparkTypeError) as error:
+        name = unknown_column(str(error))
+        if name is not None:
+            raise InvalidInputError(f"there is no column {name}", nearest(name, known)) from error
         reason = str(error).strip().split("\n", maxsplit=1)[0]
         raise InvalidInputError(
             f"neither Headgate nor Spark understands the condition {condition!r}: {reason}",

@@ -18,14 +18,11 @@ from headgate.iceberg.row_change import RowChange, Wanted
 from headgate.iceberg.target import Target
 from headgate.spark.assignment import Scope
 from headgate.spark.fitting import fitted, quoted
-from headgate.spark.jobs import analysed, described, kept, kept_bytes, translated
+from headgate.spark.jobs import TASK_BYTES, analysed, described, kept, kept_bytes, together, translated
 from headgate.spark.places import Located
 from headgate.spark.read import Scan
 from headgate.spark.types import schema_to_spark
 from headgate.spark.write import write_rows
-
-TASK_BYTES = 64 * 1024 * 1024
-"""So much of what is kept is written by one task: changed rows are few, and spread over many."""
 
 _IMAGE = "_headgate_image"
 
@@ -54,7 +51,7 @@ class SparkChanges:
             with analysed("the values", scope.known):
                 found = located.rows.select(*located.columns(), image.alias(_IMAGE))
             found = kept(found)
-            positions = located.gathered(found).of({0})
+            positions = located.gathered(together(found)).of({0})
         if not len(positions):
             return RowChange()
         images = self._written(found.select(f"{_IMAGE}.*"), Role.UPDATED, kept_bytes(found))

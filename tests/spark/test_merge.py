@@ -1,0 +1,373 @@
+"""MERGE and upsert with Spark, beside a merge that is computed row by row in Python."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+import headgate as hg
+from headgate.model.row_counts import RowCounts
+from tests.spark.test_row_changes import WAYS, modes
+
+COLUMNS = "id BIGINT, p STRING, v INT"
+Values: TypeAlias = dict[str, Any]
+Pair: TypeAlias = tuple[Values, Values]
+"""A row of the table and one of the source; one that is not there is empty."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """The same for Spark and for Python."""
+
+    sql: str
+    value: Callable[[Values, Values], Any]
+
+
+@dataclass(frozen=True)
+class Clause:
+    kind: str
+    condition: Said | None = None
+    values: tuple[tuple[str, Said], ...] | None = None
+
+    def added_to(self, merge: Any) -> Any:
+        condition = None if self.condition is None else self.condition.sql
+        step = getattr(merge, f"when_{self.kind}")
+        if self.values is None:
+            return step(condition=condition)
+        return step({name: said.sql for name, said in self.values}, condition=condition)
+
+    def applies(self, t: Values, s: Values) -> bool:
+        return self.condition is None or self.condition.value(t, s) is True
+
+
+def compared(left: Any, right: Any, holds: Callable[[Any, Any], bool]) -> bool | None:
+    return None if left is None or right is None else holds(left, right)
+
+
+CONDITIONS = {
+    "matched": [
+        Said("t.v > s.v", lambda t, s: compared(t["v"], s["v"], lambda a, b: a > b)),
+        Said("s.p = 'x'", lambda t, s: compared(s["p"], "x", lambda a, b: a == b)),
+        Said("t.p is null or s.v is null", lambda t, s: t["p"] is None or s["v"] is None),
+    ],
+    "not_matched": [
+        Said("s.v >= 5", lambda t, s: compared(s["v"], 5, lambda a, b: a >= b)),
+        Said("s.p is not null", lambda t, s: s["p"] is not None),
+    ],
+    "not_matched_by_source": [
+        Said("t.v < 4", lambda t, s: compared(t["v"], 4, lambda a, b: a < b)),
+        Said("t.p = 'y'", lambda t, s: compared(t["p"], "y", lambda a, b: a == b)),
+    ],
+}
+VALUES: dict[str, list[tuple[tuple[str, Said], ...] | None]] = {
+    "matched_update": [
+        None,
+        (("v", Said("coalesce(s.v, 0) - t.id", lambda t, s: (s["v"] or 0) - t["id"])),),
+        (("p", Said("concat(t.p, s.p)", lambda t, s: t["p"] + s["p"] if t["p"] and s["p"] else None)),),
+    ],
+    "not_matched_insert": [
+        None,
+        (("id", Said("s.id", lambda t, s: s["id"])), ("v", Said("7", lambda t, s: 7))),
+    ],
+    "not_matched_by_source_update": [(("v", Said("null", lambda t, s: None)),)],
+}
+ON = [
+    Said("t.id = s.id", lambda t, s: compared(t["id"], s["id"], lambda a, b: a == b)),
+    Said(
+        "s.id = t.id AND t.p <=> s.p",
+        lambda t, s: t["p"] == s["p"] and compared(t["id"], s["id"], lambda a, b: a == b),
+    ),
+    Said("t.id < s.id - 8", lambda t, s: compared(t["id"], s["id"], lambda a, b: a < b - 8)),
+]
+
+
+def merged(
+    table: list[Values], source: list[Values], on: Said, clauses: Sequence[Clause]
+) -> list[Values] | None:
+    """What the rows of a table become; None if two rows of the source would change one."""
+
+    def first(match: str, t: Values, s: Values) -> Clause | None:
+        kinds = {"matched": ("matched_update", "matched_delete"), "not_matched": ("not_matched_insert",)}
+        wanted = kinds.get(match, ("not_matched_by_source_update", "not_matched_by_source_delete"))
+        return next((c for c in clauses if c.kind in wanted and c.applies(t, s)), None)
+
+    result, met = [], set[int]()
+    for t in table:
+        numbers = [number for number, s in enumerate(source) if on.value(t, s) is True]
+        met.update(numbers)
+        found = [(first("matched", t, source[number]), source[number]) for number in numbers]
+        if not numbers:
+            found = [(first("not_matched_by_source", t, {}), {})]
+        changes = [(clause, s) for clause, s in found if clause is not None]
+        if len(changes) > 1:
+            return None
+        if not changes:
+            result.append(t)
+        elif not changes[0][0].kind.endswith("delete"):
+            result.append(assigned(t, *changes[0], t))
+    for number, s in enumerate(source):
+        clause = None if number in met else first("not_matched", {}, s)
+        if clause is not None:
+            result.append(assigned({}, clause, s, dict.fromkeys(("id", "p", "v"))))
+    return result
+
+
+def assigned(t: Values, clause: Clause, s: Values, rest: Values) -> Values:
+    if clause.values is None:
+        return dict(s)
+    return {**rest, **{name: said.value(t, s) for name, said in clause.values}}
+
+
+def some_clauses(random_: random.Random) -> list[Clause]:
+    """Clauses of several kinds; of each kind, all but the last have a condition."""
+    clauses: list[Clause] = []
+    for match, kinds in (
+        ("matched", ["matched_update", "matched_delete"]),
+        ("not_matched", ["not_matched_insert"]),
+        ("not_matched_by_source", ["not_matched_by_source_update", "not_matched_by_source_delete"]),
+    ):
+        count = random_.choice([0, 1, 2, 3])
+        for number in range(count):
+            kind = random_.choice(kinds)
+            last = number == count - 1
+            condition = None if last and random_.random() < 0.5 else random_.choice(CONDITIONS[match])
+            clauses.append(Clause(kind, condition, random_.choice(VALUES.get(kind, [None]))))
+    return clauses or [Clause("matched_delete")]
+
+
+def some_rows(random_: random.Random, count: int, distinct: bool) -> list[Values]:
+    ids = random_.sample(range(14), count) if distinct else [random_.randrange(14) for _ in range(count)]
+    return [
+        {
+            "id": None if random_.random() < 0.1 else number,
+            "p": random_.choice(["x", "y", "z", None]),
+            "v": random_.choice([None, *range(10)]),
+        }
+        for number in ids
+    ]
+
+
+def frame(spark: SparkSession, rows: Sequence[Values], columns: str = COLUMNS) -> DataFrame:
+    names = [part.split()[0] for part in columns.split(", ")]
+    return spark.createDataFrame([tuple(row[name] for name in names) for row in rows], columns)
+
+
+def found_in(rows: DataFrame) -> list[Values]:
+    return ordered([row.asDict() for row in rows.collect()])
+
+
+def ordered(rows: list[Values]) -> list[Values]:
+    return sorted(rows, key=lambda row: repr((row["id"], row["p"], row["v"])))
+
+
+LAYOUTS: list[tuple[str, str, list[str]]] = [
+    ("native", "merge-on-read", []),
+    ("native", "copy-on-write", ["bucket(3, id)"]),
+    ("arrow", "merge-on-read", ["p"]),
+    ("arrow", "copy-on-write", []),
+]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_merges_beside_python(lake: hg.Lake, spark: SparkSession, seed: int) -> None:
+    random_ = random.Random(seed)
+    way, mode, partition_by = LAYOUTS[seed % len(LAYOUTS)]
+    spark.conf.set("spark.headgate.files", way)
+    table = lake.create_table("t.m", COLUMNS, partition_by=partition_by, properties=modes(mode))
+    rows = some_rows(random_, 9, distinct=False)
+    table.append(frame(spark, rows))
+    for _ in range(2):
+        # Twice, so that the second finds deleted rows and images.
+        on, clauses = random_.choice(ON), some_clauses(random_)
+        source = some_rows(random_, random_.randrange(1, 7), distinct=random_.random() < 0.8)
+        after = merged(rows, source, on, clauses)
+        merge: Any = table.merge(frame(spark, source, "v INT, id BIGINT, p STRING"), on=on.sql)
+        for clause in clauses:
+            merge = clause.added_to(merge)
+        if after is None:
+            with pytest.raises(hg.InvalidInputError, match="more than one row of the source"):
+                merge.commit()
+        else:
+            merge.commit()
+            rows = after
+        assert found_in(table.read(spark)) == ordered(rows), (on, clauses)
+
+
+# --- sources ------------------------------------------------------------------------------------------------
+def filled(lake: hg.Lake, spark: SparkSession, count: int = 6, **given: Any) -> hg.Table:
+    table = lake.create_table("t.m", COLUMNS, **given)
+    table.append(spark.range(count).selectExpr("id", "'old' AS p", "cast(id * 10 as int) AS v").coalesce(1))
+    return table
+
+
+def test_a_source_that_reads_the_table_itself(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark)
+    doubled = table.read(spark).where("id > 2").selectExpr("id * 2 AS id", "'new' AS p", "v AS v")
+    # Columns of Spark's, of the DataFrame itself too.
+    merge = table.merge(doubled, on=sf.col("t.id") == doubled["id"])
+    result = (
+        merge.when_matched_update({"p": sf.col("s.p"), "v": sf.col("t.v") + sf.col("s.v")})
+        .when_not_matched_insert()
+        .commit()
+    )
+    assert result.rows == RowCounts(updated=0, inserted=3)
+    again = table.merge(table.read(spark), on=sf.col("t.id") == sf.col("s.id"))
+    assert again.when_matched_update({"v": "s.v + 1"}, condition="t.p = 'new'").commit().rows == RowCounts(
+        updated=3
+    )
+    assert [(row["id"], row["v"]) for row in found_in(table.read(spark))] == [
+        (0, 0), (1, 10), (10, 51), (2, 20), (3, 30), (4, 40), (5, 50), (6, 31), (8, 41),
+    ]  # fmt: skip
+
+
+def test_a_source_that_is_not_deterministic_is_computed_once(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark, 40)
+    source = spark.range(80).where(sf.rand() < 0.5).selectExpr("id", "uuid() AS p", "cast(id as int) AS v")
+    # The condition as well: what it says for a row holds for the row.
+    result = (
+        table.merge(source, on="t.id = s.id")
+        .when_matched_update(condition="rand() < 0.5")
+        .when_matched_delete()
+        .when_not_matched_insert({"id": "s.id", "p": "s.p"}, condition="rand() < 0.5")
+        .commit()
+    )
+    rows = found_in(table.read(spark))
+    assert result.rows is not None and result.rows.updated and result.rows.inserted and result.rows.deleted
+    assert len(rows) == 40 - result.rows.deleted + result.rows.inserted
+    assert len([row for row in rows if row["p"] != "old"]) == result.rows.updated + result.rows.inserted
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert all(row["p"] is not None for row in rows)
+
+
+def test_empty_sources_and_empty_tables(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark)
+    empty = table.read(spark).where("id < 0")
+    before = lake.version
+    merge = table.merge(empty, on="t.id = s.id").when_matched_delete().when_not_matched_insert()
+    assert not merge.commit().changed
+    assert not table.upsert(empty, ["id"]).changed
+    assert lake.version == before
+    # No row of the table meets one.
+    gone = (
+        table.merge(empty, on="t.id = s.id").when_not_matched_by_source_delete(condition="t.id < 4").commit()
+    )
+    assert gone.rows == RowCounts(deleted=4)
+    fresh = lake.create_table("t.fresh", COLUMNS)
+    assert fresh.upsert(table.read(spark), ["id"]).rows == RowCounts(inserted=2)
+    assert found_in(fresh.read(spark)) == found_in(table.read(spark))
+
+
+def test_keys_that_are_twice_or_null_change_nothing(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark)
+    before = lake.version
+    source = frame(spark, [{"id": n, "p": p, "v": 0} for n, p in ((1, "a"), (1, "b"), (2, "c"), (None, "d"))])
+    with pytest.raises(hg.InvalidInputError) as caught:
+        table.merge(source, on="t.id = s.id").when_matched_update().commit()
+    assert "'id': 1, 'p': 'a'" in caught.value.problem and "'id': 1, 'p': 'b'" in caught.value.problem
+    assert "'c'" not in caught.value.problem
+    with pytest.raises(hg.InvalidInputError, match=r"null keys:\n.*'id': None"):
+        table.upsert(source, ["id"])
+    with pytest.raises(hg.InvalidInputError, match=r"more than once:\n  - \{'id': 1\}"):
+        table.upsert(source.dropna(), ["id"])
+    assert lake.version == before
+    # One of both changes nothing: then it is clear what becomes of the row. A null key meets nothing.
+    result = (
+        table.merge(source, on="t.id = s.id")
+        .when_matched_update(condition="s.p <> 'b'")
+        .when_not_matched_insert()
+        .commit()
+    )
+    assert result.rows == RowCounts(updated=2, inserted=1)
+
+
+@pytest.mark.parametrize(("way", "mode"), WAYS)
+def test_upserts(lake: hg.Lake, spark: SparkSession, way: str, mode: str) -> None:
+    spark.conf.set("spark.headgate.files", way)
+    columns = "count INT NOT NULL, `a b` STRING, _headgate_row INT, `x.y` ARRAY<INT>"
+    table = lake.create_table("t.u", columns, partition_by=["bucket(2, count)"], properties=modes(mode))
+    for start in (0, 3):
+        rows = [(number, f"k{number}", start, [number]) for number in range(start, start + 6)]
+        result = table.upsert(spark.createDataFrame(rows, columns), ["count", "a b"])
+    assert result.rows == RowCounts(updated=3, inserted=3)
+    # In Arrow, with wider numbers and in another order.
+    wide = pa.table({"a b": ["k0", "k9"], "_headgate_row": [9, 9], "count": [0, 9], "x.y": [[0], [9]]})
+    if way == "native":
+        spark.conf.set("spark.headgate.files", "auto")
+    assert table.upsert(wide, ["a b"]).rows == RowCounts(updated=1, inserted=1)
+    found = sorted(tuple(row) for row in table.read(spark).collect())
+    assert found == [
+        (number, f"k{number}", 9 if number in (0, 9) else 3 if number > 2 else 0, [number])
+        for number in range(10)
+    ]
+
+
+# --- what is read -------------------------------------------------------------------------------------------
+@contextmanager
+def plans(spark: SparkSession) -> Iterator[list[str]]:
+    """The plans that Spark executes inside of the block."""
+    store: Any = spark._jsparkSession.sharedState().statusStore()
+    before, found = store.executionsCount(), list[str]()
+    yield found
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    executions = store.executionsList()
+    found += [executions.apply(n).physicalPlanDescription() for n in range(before, executions.size())]
+
+
+def test_the_table_is_read_once_and_only_what_is_needed(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark, 40)
+    table.append(spark.range(100, 140).selectExpr("id", "'old' AS p", "1 AS v").coalesce(1))
+    source = spark.range(0, 40, 2).selectExpr("id", "'new' AS p", "5 AS v")
+    with plans(spark) as executed:
+        result = table.upsert(source, ["id"])
+    assert result.rows == RowCounts(updated=20)
+    scans = [plan for plan in executed if "Scan parquet" in plan]
+    assert len(scans) == 1 and scans[0].count("Location: ") == 1
+    # The source goes to the table; no other column and no other file is read.
+    assert "BroadcastHashJoin" in scans[0] and "ReadSchema: struct<id:bigint>" in scans[0]
+    assert table.files()[1].path.rpartition("/")[2] not in scans[0]
+    with plans(spark) as executed:
+        on = (sf.col("s.id") == sf.col("t.id")) & (sf.col("t.v") > 0)
+        table.merge(source, on=on).when_matched_update({"v": "t.v + 1"}).commit()
+    scans = [plan for plan in executed if "Scan parquet" in plan]
+    assert len(scans) == 1
+
+
+# --- what is refused ----------------------------------------------------------------------------------------
+def test_merges_that_cannot_be_understood(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark)
+    source, few, before = table.read(spark), spark.range(9), lake.version
+    merge = table.merge(source, on="t.id = s.id")
+    wrong: list[tuple[Any, str]] = [
+        (table.merge(source, on="t.idd = s.id").when_matched_delete(), r"no column t\.idd\n.*mean t\.id"),
+        (table.merge(source, on="id = id").when_matched_delete(), "the match of the merge, id = id,"),
+        (table.merge(source, on="t.id =").when_matched_delete(), "cannot be computed"),
+        (table.merge(source, on="t.id + s.id").when_matched_delete(), "the match of the merge"),
+        (merge.when_matched_delete(condition="t.v"), "is int, not true or false"),
+        (merge.when_matched_update({"v": "s.w"}), r"the value of v, s\.w,.*no column s\.w"),
+        (merge.when_matched_update({"w": "s.v"}), r"t\.m: there is no column w"),
+        (merge.when_not_matched_insert({"v": "t.v"}), r"no column t\.v(.|\n)*there is no row of the table"),
+        (merge.when_not_matched_by_source_update({"v": "s.v"}), r"no column s\.v(.|\n)*there is no source"),
+        (merge.when_matched_update({"v": "id"}), "the value of v, id,"),
+        (merge.when_matched_update({"v": "s.p"}), "column v is string, the table has int"),
+        (table.merge(few, on="t.id = s.id").when_matched_update(), "the source has no column p, v"),
+        (merge.when_matched_update({"v": "cast(s.p as int)"}), "The value 'old'"),
+        (table.merge(few, on="t.id = s.id").when_not_matched_insert({"v": "1 / (s.id - 8)"}), "[Dd]ivision"),
+    ]  # fmt: skip
+    for given, told in wrong:
+        with pytest.raises(hg.InvalidInputError, match=told):
+            given.commit()
+    with pytest.raises(hg.InvalidInputError, match=r"column w .*is not in the table"):
+        table.upsert(source.withColumn("w", sf.lit(1)), ["id"])
+    with pytest.raises(hg.InvalidInputError, match="holds no rows"):
+        table.upsert(sf.col("id"), ["id"])
+    with pytest.raises(hg.InvalidInputError, match="the columns id twice"):
+        table.upsert(source.select("id", "id"), ["id"])
+    assert lake.version == before
