@@ -55,6 +55,19 @@ def test_a_pipe_gets_csv(place: Path) -> None:
     )
 
 
+def test_what_changed_since_a_version(place: Path) -> None:
+    hg.Lake.open(place).table("sales.orders").delete("id = 2")
+    assert run("read", place, "sales.orders", "--since", "3", "--columns", "id").stdout == (
+        "id,_change_type,_version\n4,insert,4\n2,delete,5\n"
+    )
+    at = run_json("read", place, "sales.orders", "--since", "3", "--version", "4", "--limit", "5")
+    assert [row["_change_type"] for row in at["rows"]] == ["insert"]
+    refused = run("read", place, "sales.orders", "--since", "99")
+    assert refused.exit_code == 2
+    assert "from 0 to 5" in refused.stderr
+    assert run("read", place, "sales.orders", "--since", "1", "--where", "id = 1").exit_code == 2
+
+
 def test_json_lines_and_a_document(place: Path) -> None:
     lines = run("read", place, "sales.orders", "--output", "jsonl", "--columns", "id, amount,tags").stdout
     assert [json.loads(line) for line in lines.splitlines()][:2] == [

@@ -180,7 +180,8 @@ def _result_text(result: IngestResult) -> str:
 
 @app.command(
     epilog="Examples: headgate read ./lake sales.orders --where 'id < 10' --columns id,amount --limit 5 --- "
-    "headgate read ./lake sales.orders --version 3 --output jsonl"
+    "headgate read ./lake sales.orders --version 3 --output jsonl --- "
+    "headgate read ./lake sales.orders --since 40"
 )
 def read(
     place: Place,
@@ -188,6 +189,12 @@ def read(
     where: Annotated[str | None, typer.Option(help='Only rows for which this is true, as "id < 10".')] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows, any of them.")] = None,
+    since: Annotated[
+        int | None,
+        typer.Option(
+            metavar="VERSION", help="What changed after this version: rows with _change_type and _version."
+        ),
+    ] = None,
     version: AtVersion = None,
     timestamp: AtTimestamp = None,
     tag: AtTag = None,
@@ -195,13 +202,18 @@ def read(
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Print rows of a table, now or as they were, without starting a JVM."""
+    """Print rows of a table, now or as they were, or what changed, without starting a JVM."""
     with reported(as_json=json):
         wanted = output_as or rows.default_format()
         view = open_at(place, option, version, timestamp, tag)
         selected = None if columns is None else [name.strip() for name in columns.split(",")]
         asked, more = _asked(limit, wanted, json)
-        found = view.table(table).read_arrow(where=where, columns=selected, limit=asked)
+        if since is None:
+            found = view.table(table).read_arrow(where=where, columns=selected, limit=asked)
+        else:
+            if where is not None:
+                raise InvalidInputError("changes are not selected by --where", "leave --where or --since out")
+            found = view.table(table).changes_arrow(since, columns=selected).slice(0, asked)
         _print_found(
             f"{table}, version {view.version}",
             found,
