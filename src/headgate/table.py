@@ -178,10 +178,11 @@ class Table(Evolvable[CommitResult]):
         return self._lake._run(args, lambda tx: tx.table(self.name).overwrite_partitions(rows))
 
     def delete(self, where: str | Column, *, args: Sequence[str] = ()) -> CommitResult:
-        """Removes the rows that `where` selects. The result counts them; without any, no version is made.
+        """Removes the rows for which `where` is true. The result counts them; without any, no version is made.
 
         In a transaction of its own on the newest version, which is run again after a conflict. With Spark if
-        a session is active; without one, through Arrow in this process, for tables that are not large.
+        a session is active; without one, through Arrow in this process, for tables that are not large. Files
+        of which all rows go are not read. `delete("true")` removes every row.
         """
         return self._change_rows(args, lambda table: table.delete(where))
 
@@ -194,7 +195,9 @@ class Table(Evolvable[CommitResult]):
     ) -> CommitResult:
         """Assigns expressions to columns of the rows that `where` selects; of all rows without it.
 
-        As `delete` otherwise. A row whose partition changes moves there.
+        `table.update({"status": "'paid'", "n": "n + 1"}, where="id = 7")`: all of them are about the row as it
+        was. A row whose partition changes moves there. See docs/row-changes.md for what can be written
+        without Spark. As `delete` otherwise.
         """
         return self._change_rows(args, lambda table: table.update(values, where))
 
@@ -212,7 +215,7 @@ class Table(Evolvable[CommitResult]):
     def upsert(self, rows: Rows, keys: Sequence[str], *, args: Sequence[str] = ()) -> CommitResult:
         """Makes `rows` the rows with their keys: those that are there are updated, others are added.
 
-        As `delete` otherwise.
+        `rows` have every column; a key is neither null nor there twice. As `delete` otherwise.
         """
         _require_repeatable(rows)
         return self._change_rows(args, lambda table: table.upsert(rows, keys))

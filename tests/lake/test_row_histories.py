@@ -40,7 +40,7 @@ class Setup:
 
 
 def setups(isolation: str = "write-serializable") -> st.SearchStrategy[Setup]:
-    mode = st.sampled_from(MODES)
+    mode = st.sampled_from((MODES[0], *MODES))  # rows are compared only on read
     return st.builds(Setup, st.sampled_from(LAYOUTS), st.tuples(mode, mode, mode), st.just(isolation))
 
 
