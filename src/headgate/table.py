@@ -178,7 +178,7 @@ class Table(Evolvable[CommitResult]):
         return self._lake._run(args, lambda tx: tx.table(self.name).overwrite_partitions(rows))
 
     def delete(self, where: str | Column, *, args: Sequence[str] = ()) -> CommitResult:
-        """Removes the rows for which `where` is true. The result counts them; without any, no version is made.
+        """Removes the rows for which `where` is true. The result counts them; if none, no version is made.
 
         In a transaction of its own on the newest version, which is run again after a conflict. With Spark if
         a session is active; without one, through Arrow in this process, for tables that are not large. Files
@@ -195,8 +195,8 @@ class Table(Evolvable[CommitResult]):
     ) -> CommitResult:
         """Assigns expressions to columns of the rows that `where` selects; of all rows without it.
 
-        `table.update({"status": "'paid'", "n": "n + 1"}, where="id = 7")`: all of them are about the row as it
-        was. A row whose partition changes moves there. See docs/row-changes.md for what can be written
+        `table.update({"status": "'paid'", "n": "n + 1"}, where="id = 7")`: all of them are about the row as
+        it was. A row whose partition changes moves there. See docs/row-changes.md for what can be written
         without Spark. As `delete` otherwise.
         """
         return self._change_rows(args, lambda table: table.update(values, where))
