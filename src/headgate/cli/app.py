@@ -42,7 +42,7 @@ app = typer.Typer(
 
 def main() -> None:
     """The entry point of the `headgate` command."""
-    sys.exit(streams.run(app))
+    streams.end(streams.run(app))
 
 
 def _version(wanted: bool) -> None:

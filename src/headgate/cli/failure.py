@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from headgate.cli.output import visible
+from headgate.cli.streams import INTERRUPTED
 from headgate.errors import CommitUnknownError, ConflictError, HeadgateError, InvalidInputError
 
-REFUSED, USAGE, CONFLICT, UNKNOWN, INTERRUPTED = 1, 2, 3, 4, 130
+REFUSED, USAGE, CONFLICT, UNKNOWN = 1, 2, 3, 4
 
 
 def exit_code(error: HeadgateError) -> int:

@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import NoReturn, TextIO
 
-FAILED = 1
+FAILED, INTERRUPTED = 1, 130
 
 
 def run(command: Callable[[], object]) -> int:
@@ -30,6 +30,14 @@ def run(command: Callable[[], object]) -> int:
         sys.stderr.write(f"headgate: cannot write the output: {error.strerror or error}\n")
         code = code or FAILED
     return code
+
+
+def end(code: int) -> NoReturn:
+    """Ends the process. At once if a Ctrl-C came: threads of libraries that it left at work would abort it."""
+    if code != INTERRUPTED:
+        sys.exit(code)
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _code_of(command: Callable[[], object]) -> int:
