@@ -33,7 +33,7 @@ def run(command: Callable[[], object]) -> int:
 
 
 def end(code: int) -> NoReturn:
-    """Ends the process. At once if a Ctrl-C came: threads of libraries that it left at work would abort it."""
+    """Ends the process. At once after a Ctrl-C: threads of libraries that it left at work would abort it."""
     if code != INTERRUPTED:
         sys.exit(code)
     sys.stderr.flush()
