@@ -99,7 +99,9 @@ def test_a_failing_job_changes_nothing(
     lake: hg.Lake, table: hg.Table, spark: SparkSession, both_ways: str
 ) -> None:
     df = spark.range(100).select("id", sf.assert_true(sf.col("id") != 77).cast("int").alias("n"))
-    with pytest.raises(hg.StorageError, match=r"t\.strict: Spark could not write"):
+    with pytest.raises(
+        hg.InvalidInputError, match=r"t\.strict: Spark could not write the rows: .*is not true"
+    ):
         table.append(df)
     assert lake.version == 1
     table.append(spark.range(3))

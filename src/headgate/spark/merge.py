@@ -244,9 +244,10 @@ class SparkMerge(SparkChanges):
         )
         numbers = [number for row in twice.collect() for number in row[self._row]]
         rows = self.source.where(sf.col(self._row).isin(numbers)).drop(self._row).limit(2 * SHOWN_KEYS)
+        shown = [row.asDict() for row in rows.collect()]
         return InvalidInputError(
             f"{self.target.table}: more than one row of the source would change one row of the table, on "
-            f"{spec.on}; among them:\n{_listed(rows)}",
+            f"{spec.on}; among them:\n{_listed(shown)}",
             "make the source unique by its keys, or give the clauses conditions that exclude each other; "
             "nothing was changed",
         )
@@ -254,16 +255,18 @@ class SparkMerge(SparkChanges):
     def _require_keys(self, keys: Sequence[str]) -> None:
         """Refuses keys that are null or there twice."""
         columns = [sf.col(quoted(key)) for key in keys]
-        counted = together(self.source).groupBy(*columns).agg(sf.count("*").alias(self._row))
         null = reduce(Column.__or__, [column.isNull() for column in columns])
-        wrong = counted.where((sf.col(self._row) > 1) | null).limit(SHOWN_KEYS)
-        found = wrong.collect()
+        counted = together(self.source).groupBy(*columns).agg(sf.count("*").alias(self._row))
+        wrong = counted.where((sf.col(self._row) > 1) | null).orderBy(null.desc()).limit(SHOWN_KEYS)
+        found = [row.asDict() for row in wrong.collect()]
         if not found:
             return
-        what = "null keys" if any(None in row[:-1] for row in found) else "keys that are there more than once"
-        shown = "\n".join(f"  - {_shown(row.asDict(), self._row)}" for row in found)
+        shown = [{key: row[key] for key in keys} for row in found]
+        nulls = [row for row in shown if None in row.values()]
         raise InvalidInputError(
-            f"{self.target.table}: the rows have {what}:\n{shown}",
+            f"{self.target.table}: the rows have null keys:\n{_listed(nulls)}"
+            if nulls
+            else f"{self.target.table}: the rows have keys that are there more than once:\n{_listed(shown)}",
             "leave one row for each key; nothing was changed",
         )
 
@@ -291,9 +294,5 @@ def _null(_: str) -> Column:
     return sf.lit(None)
 
 
-def _listed(rows: DataFrame) -> str:
-    return "\n".join(f"  - {row.asDict()}" for row in rows.collect())
-
-
-def _shown(row: dict[str, Any], without: str) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != without}
+def _listed(rows: Sequence[dict[str, Any]]) -> str:
+    return "\n".join(f"  - {row}" for row in rows)
