@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.page import machine
 
-BENCHMARKS = ("commits", "appends", "planning", "spark_io", "merges")
+BENCHMARKS = ("commits", "appends", "contention", "planning", "spark_io", "merges")
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
