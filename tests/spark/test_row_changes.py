@@ -100,6 +100,31 @@ def test_deletes_and_updates_in_every_layout(
     assert rows_of(table, spark) == model
 
 
+@pytest.mark.parametrize(("way", "mode"), WAYS)
+def test_rows_that_are_added_and_updated_at_once_are_new(
+    lake: hg.Lake, spark: SparkSession, way: str, mode: str
+) -> None:
+    spark.conf.set("spark.headgate.files", way)
+    table = filled(lake, spark, properties=modes(mode))
+    before = lake.version
+    with lake.transaction() as tx:
+        writer = tx.table("t.rows")
+        writer.append(spark.createDataFrame([a_row(number) for number in (40, 41)], COLUMNS))
+        writer.update({"v": "7"}, "id in (1, 40)")
+        rows = spark.createDataFrame([(number, "u", 8, NOON) for number in (2, 41, 50)], COLUMNS)
+        assert writer.upsert(rows, ["id"]) == RowCounts(updated=2, inserted=1)
+    told = table.changes_arrow(before).to_pylist()
+    assert sorted((row["id"], row["_change_type"], row["v"]) for row in told) == [
+        (1, "update_after", 7),
+        (1, "update_before", 1),
+        (2, "update_after", 8),
+        (2, "update_before", 2),
+        (40, "insert", 7),
+        (41, "insert", 8),
+        (50, "insert", 8),
+    ]
+
+
 def test_nothing_to_change_makes_no_version(lake: hg.Lake, spark: SparkSession) -> None:
     table = filled(lake, spark)
     before = lake.version

@@ -20,7 +20,6 @@ from headgate.iceberg.bound import Always
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import Role
 from headgate.iceberg.planning import Plan
-from headgate.iceberg.positions import Positions
 from headgate.iceberg.row_change import KeyRange, RowChange, Wanted
 from headgate.iceberg.target import Target
 from headgate.spark.assignment import Scope, expression, require_columns
@@ -29,7 +28,7 @@ from headgate.spark.jobs import analysed, kept, kept_bytes, together
 from headgate.spark.join_keys import join_keys
 from headgate.spark.key_range import key_range
 from headgate.spark.places import Gathered, Located
-from headgate.spark.row_changes import SparkChanges
+from headgate.spark.row_changes import IMAGE, SparkChanges
 from headgate.spark.session import prepared
 
 BROADCAST_BYTES = 128 * 1024 * 1024
@@ -40,8 +39,6 @@ SHOWN_KEYS = 3
 
 ALL_ROWS = Wanted(Always(value=True), None, "true")
 ADVICE = f"columns of the table are {TABLE}.name, those of the source {SOURCE}.name"
-
-_IMAGE = "_headgate_image"
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ class SparkMerge(SparkChanges):
         return RowChange(
             deleted=gathered.of(set(range(len(_clauses(spec)))) - updates),
             updated=updated,
-            images=self._images(found, updated),
+            images=self._images(located, found, updated),
             inserted=self._inserted(found, gathered, spec),
         )
 
@@ -155,7 +152,7 @@ class SparkMerge(SparkChanges):
                 *(sf.col(f"{TABLE}.{quoted(place)}") for place in (located.file, located.position)),
                 row.alias(self._row),
                 action.alias(self._action),
-                image.alias(_IMAGE),
+                image.alias(IMAGE),
             )
 
     def _chosen(self, pairs: DataFrame, rows: DataFrame, spec: MergeSpec) -> Column:
@@ -185,12 +182,6 @@ class SparkMerge(SparkChanges):
             return Scope(pairs, self._known(TABLE, SOURCE), ADVICE)
         return Scope(rows, self._known(TABLE), f"columns of the table are {TABLE}.name; there is no source")
 
-    def _images(self, found: DataFrame, updated: Positions) -> tuple[DataFile, ...]:
-        if not len(updated):
-            return ()
-        images = found.where(sf.col(_IMAGE).isNotNull()).select(f"{_IMAGE}.*")
-        return self._written(images, Role.UPDATED, kept_bytes(found))
-
     # --- rows of the source -------------------------------------------------------------------------------
 
     def _inserted(self, found: DataFrame, gathered: Gathered, spec: MergeSpec) -> tuple[DataFile, ...]:
@@ -218,8 +209,8 @@ class SparkMerge(SparkChanges):
                 image
             )
         with analysed("the merge", scope.known, scope.advice):
-            rows = alone.select(image.alias(_IMAGE)).where(sf.col(_IMAGE).isNotNull())
-        return self._written(rows.select(f"{_IMAGE}.*"), Role.NEW, kept_bytes(self.source))
+            rows = alone.select(image.alias(IMAGE)).where(sf.col(IMAGE).isNotNull())
+        return self._written(rows.select(f"{IMAGE}.*"), Role.NEW, kept_bytes(self.source))
 
     def _all_of_source(self) -> dict[str, Expression]:
         """Every column of the table from the one of the source with its name."""

@@ -7,7 +7,7 @@ positions are brought to that form, since there are far fewer of them than rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -29,6 +29,8 @@ READ_OPTIONS = {
 }
 BROADCAST_POSITIONS = 200_000
 """So many positions are sent to every executor, about 40 MB; more of them are sorted and merged."""
+FEW_FILES = 100
+"""Of so many files, deleted rows are looked up by their position alone: few others are at the same one."""
 
 _SHOWN = "shown"
 _LOCAL, _LOCAL_SHORT = "file:///", "file:/"
@@ -112,20 +114,24 @@ class NativeFiles:
 
     def _live(self, files: Sequence[PlannedFile]) -> DataFrame:
         """The rows of files with deletes that are not deleted, each with its place."""
-        scan = self._scan(files)
-        rows, dead = self._placed(scan), self._dead(files, scan)
-        same = (rows[self.path] == dead[_SHOWN]) & (rows[self.position] == dead[POS])
-        return rows.join(dead, same, "left_anti")
-
-    def _dead(self, files: Sequence[PlannedFile], scan: DataFrame) -> DataFrame:
-        """The positions of deleted rows, with the names that Spark gives to the files of `scan`."""
         deletes = {file.path: file for planned in files for file in planned.deletes}
-        reader = self.spark.read.schema(f"{FILE_PATH} STRING, {POS} BIGINT").options(**READ_OPTIONS)
-        positions = reader.parquet(*map(self._hadoop_path, deletes))
-        dead = positions.join(sf.broadcast(self._names(files, scan)), FILE_PATH)
         # Told, not left to Spark: the files are compressed to a small part of what they are in memory.
         small = sum(file.record_count for file in deletes.values()) <= BROADCAST_POSITIONS
-        return sf.broadcast(dead) if small else dead.hint("merge")
+        scan = self._scan(files)
+        rows, dead = self._placed(scan), self._dead(files, deletes, scan)
+        path, shown = rows[self.path], dead[_SHOWN]
+        # Equal, but not said so for few files: Spark would look rows up by the path too, and compute a hash
+        # of a long text for each that it reads. So it compares texts only where a position is met.
+        few = small and len(files) <= FEW_FILES
+        same_file = (path >= shown) & (path <= shown) if few else path == shown
+        same = (rows[self.position] == dead[POS]) & same_file
+        return rows.join(sf.broadcast(dead) if small else dead.hint("merge"), same, "left_anti")
+
+    def _dead(self, files: Sequence[PlannedFile], deletes: Iterable[str], scan: DataFrame) -> DataFrame:
+        """The positions of deleted rows, with the names that Spark gives to the files of `scan`."""
+        reader = self.spark.read.schema(f"{FILE_PATH} STRING, {POS} BIGINT").options(**READ_OPTIONS)
+        positions = reader.parquet(*map(self._hadoop_path, deletes))
+        return positions.join(sf.broadcast(self._names(files, scan)), FILE_PATH)
 
     # --- names of files ---------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 
 from headgate.core.merging import Expression
 from headgate.iceberg.data_file import DataFile
-from headgate.iceberg.directories import Role
+from headgate.iceberg.directories import Role, image_role
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.positions import Positions
 from headgate.iceberg.row_change import RowChange, Wanted
@@ -24,7 +24,8 @@ from headgate.spark.read import Scan
 from headgate.spark.types import schema_to_spark
 from headgate.spark.write import write_rows
 
-_IMAGE = "_headgate_image"
+IMAGE = "_headgate_image"
+"""The column with what a row becomes, as a struct."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +50,31 @@ class SparkChanges:
                 values, self.target.metadata.schema, self.target.table, lambda name: sf.col(quoted(name))
             )
             with analysed("the values", scope.known):
-                found = located.rows.select(*located.columns(), image.alias(_IMAGE))
+                found = located.rows.select(*located.columns(), image.alias(IMAGE))
             found = kept(found)
             positions = located.gathered(together(found)).of({0})
-        if not len(positions):
-            return RowChange()
-        images = self._written(found.select(f"{_IMAGE}.*"), Role.UPDATED, kept_bytes(found))
-        return RowChange(updated=positions, images=images)
+        return RowChange(updated=positions, images=self._images(located, found, positions))
 
     def written_again(self, files: Sequence[PlannedFile], role: Role) -> tuple[DataFile, ...]:
         metadata = self.target.metadata
         scan = Scan(self.target.driver, tuple(files), metadata, metadata.schema)
         return self._written(scan.frame(self.spark), role)
+
+    def _images(self, located: Located, found: DataFrame, updated: Positions) -> tuple[DataFile, ...]:
+        """Writes the images of rows that were found, by what they are: that of a new row is a new row."""
+        own = [path for path in updated.by_file if image_role(path, self.target.txid) is Role.NEW]
+        images = found.where(sf.col(IMAGE).isNotNull())
+        parts = {Role.UPDATED: images} if len(own) < len(updated.by_file) else {}
+        if own:
+            shown = located.shown()
+            is_new = located.columns()[0].isin([name for path in own for name in shown[path]])
+            parts = {role: rows.where(~is_new) for role, rows in parts.items()}
+            parts[Role.NEW] = images.where(is_new)
+        return tuple(
+            file
+            for role, rows in parts.items()
+            for file in self._written(rows.select(f"{IMAGE}.*"), role, kept_bytes(found))
+        )
 
     @property
     def _names(self) -> list[str]:
