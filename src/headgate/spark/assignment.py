@@ -59,7 +59,7 @@ class Scope:
         """The row after `values` were assigned, as a struct with exactly the columns of the table.
 
         `InvalidInputError` lists the values that are not of the type of their column. Numbers are converted:
-        one that does not fit fails the job.
+        one that does not fit, or a fraction where only whole ones do, fails the job.
         """
         struct = schema_to_spark(schema)
         require_columns(values, struct.names, table)
@@ -126,9 +126,13 @@ def _number(
         return column.cast(wanted.dataType)
     # Whatever the session does with numbers that are too large: here none may be cut silently.
     tried = column.try_cast(wanted.dataType)
+    wrong = tried.isNull()
+    if isinstance(wanted.dataType, spark.IntegralType):
+        # A fraction is not cut either.
+        wrong |= tried.cast(given.dataType) != column
     holder = f"column {wanted.name} ({wanted.dataType.simpleString()})"
     told = sf.concat(sf.lit(f"{DOES_NOT_FIT} {holder} cannot hold "), column.cast("string"), sf.lit("\n"))
-    return sf.when(column.isNotNull() & tried.isNull(), sf.raise_error(told)).otherwise(tried)
+    return sf.when(column.isNotNull() & wrong, sf.raise_error(told)).otherwise(tried)
 
 
 def _filled(given: spark.DataType, wanted: spark.DataType) -> spark.DataType:
