@@ -97,7 +97,7 @@ class Delta:
         return append
 
     def commits(self) -> int:
-        return DeltaTable(self.place).version()
+        return int(DeltaTable(self.place).version())
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def test_several_at_once(data: st.DataObject, isolation: str) -> None:
 
 
 @pytest.mark.slow
-@settings(RELAXED, max_examples=1000)
+@settings(RELAXED, max_examples=400)
 @given(st.data(), st.sampled_from(LEVELS))
 def test_several_at_once_for_long(data: st.DataObject, isolation: str) -> None:
     at_once(data, isolation)

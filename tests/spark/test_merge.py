@@ -368,7 +368,7 @@ def test_merges_that_cannot_be_understood(lake: hg.Lake, spark: SparkSession) ->
         (merge.when_matched_update({"v": "s.p"}), "column v is string, the table has int"),
         (table.merge(few, on="t.id = s.id").when_matched_update(), "the source has no column p, v"),
         (merge.when_matched_update({"v": "cast(s.p as int)"}), "The value 'old'"),
-        (table.merge(few, on="t.id = s.id").when_not_matched_insert({"v": "1 / (s.id - 8)"}), "[Dd]ivision"),
+        (table.merge(few, on="t.id = s.id").when_not_matched_insert({"v": "1 div (s.id - 8)"}), "ivision"),
     ]  # fmt: skip
     for given, told in wrong:
         with pytest.raises(hg.InvalidInputError, match=told):
