@@ -6,8 +6,16 @@ import pytest
 
 from headgate.testing.exploration_report import CONFIGURATIONS
 
+LARGE = [name for name in CONFIGURATIONS if name.endswith("3 clients, 2 rounds, split listings")]
 
-@pytest.mark.parametrize("name", [name for name, each in CONFIGURATIONS.items() if not each.deep])
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name, each in CONFIGURATIONS.items() if not each.deep),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE),
+    ],
+)
 def test_no_order_of_requests_breaks_a_law(name: str) -> None:
     configuration = CONFIGURATIONS[name]
 
