@@ -9,7 +9,7 @@ import pytest
 from headgate import errors
 from headgate.core.conflict import Conflict
 from headgate.core.matrix import Verdict
-from headgate.transaction import TransactionConflictError
+from headgate.refusals import TransactionConflictError
 from tests.model.test_record import a_record
 
 

@@ -148,3 +148,11 @@ class InternalError(HeadgateError):
 
     kind = "internal"
     usual_step = "please report this with the text above"
+
+
+def interruption_before(error: BaseException) -> KeyboardInterrupt | None:
+    """The Ctrl-C that was being handled when `error` came, as from stopping what it had interrupted."""
+    before = error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt):
+        before = before.__context__
+    return before

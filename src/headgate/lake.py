@@ -46,10 +46,11 @@ from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableAction, TableCommit, TableRef
 from headgate.publishing import publish
+from headgate.refusals import TransactionConflictError, gave_up
 from headgate.result import CommitResult
 from headgate.storage.capabilities import Store
 from headgate.storage.location import Options, hadoop_place, open_store
-from headgate.transaction import Transaction, TransactionConflictError, gave_up
+from headgate.transaction import Transaction
 from headgate.view import LakeView, moment
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from headgate.commit.driver import Driver
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow import concatenated
 from headgate.iceberg.arrow_files import read_located
-from headgate.iceberg.change_feed import ChangedRows, TableVersion
+from headgate.iceberg.change_feed import CHANGE_TYPE, VERSION, ChangedRows, TableVersion
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.planning import PlannedFile
@@ -24,8 +24,6 @@ from headgate.model.table import TableRef
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-CHANGE_TYPE, VERSION = "_change_type", "_version"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ another writer can see exists before the record is decided.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -22,19 +22,9 @@ from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
 from headgate.core.arguments import public_properties, tag_name, texts
 from headgate.core.candidates import Beginning, candidates
-from headgate.core.conflict import (
-    Conflict,
-    Incompatible,
-    Rebasable,
-    Retryable,
-    find_conflicts,
-    next_step,
-    refusal,
-    resolve,
-)
+from headgate.core.conflict import Rebasable, find_conflicts, next_step, resolve
 from headgate.core.isolation import Isolation
 from headgate.core.lookup import found_table, found_tag
-from headgate.core.pending import PendingConflict
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds, read_ahead
 from headgate.core.settings import EARLY, OF_LAKES, check_settings
 from headgate.envelope import Envelope
@@ -52,6 +42,7 @@ from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableCommit
 from headgate.presence import Presence
+from headgate.refusals import PendingConflictError, TransactionConflictError, conflict_text
 from headgate.result import CommitResult
 
 if TYPE_CHECKING:
@@ -685,61 +676,3 @@ class _Open:
     def count(self, rows: RowCounts) -> None:
         before = self.tx._rows
         self.tx._rows = rows if before is None else before + rows
-
-
-class TransactionConflictError(ConflictError):
-    """A `ConflictError` with the rules that refused."""
-
-    def __init__(
-        self, problem: str, next_step: str | None = None, conflicts: tuple[Conflict, ...] = ()
-    ) -> None:
-        super().__init__(problem, next_step)
-        self.args = (problem, next_step, conflicts)
-        self.conflicts = conflicts
-
-    @property
-    def outcome(self) -> Retryable | Incompatible:
-        """Whether the same operation can succeed in a new transaction on the new head."""
-        return refusal(self.conflicts)
-
-
-class PendingConflictError(TransactionConflictError):
-    """A transaction cannot be committed while others are pending: `pending` says which, and why."""
-
-    def __init__(
-        self,
-        problem: str,
-        next_step: str | None = None,
-        conflicts: tuple[Conflict, ...] = (),
-        pending: tuple[PendingConflict, ...] = (),
-    ) -> None:
-        super().__init__(problem, next_step, conflicts)
-        self.args = (problem, next_step, conflicts, pending)
-        self.pending = pending
-
-    @classmethod
-    def of(cls, pending: tuple[PendingConflict, ...]) -> PendingConflictError:
-        text = "\n".join(f"{one.reason} [rule {one.rule}: {one.name}]" for one in pending)
-        return cls(text, pending[0].next_step, pending=pending)
-
-    @property
-    def outcome(self) -> Retryable | Incompatible:
-        return Retryable(()) if all(one.rerun_helps for one in self.pending) else Incompatible(())
-
-
-def gave_up(error: TransactionConflictError, runs: int, effort: Effort) -> TransactionConflictError:
-    """The conflict of the last run of an operation, as the caller of the operation is told it."""
-    return TransactionConflictError(
-        f"gave up after {runs} runs with {effort.attempts} attempts, each contradicted by another writer; "
-        f"nothing has changed. The last one:\n{error.problem}",
-        "try again when the lake is less busy, or allow more in the retry policy",
-        conflicts=error.conflicts,
-    )
-
-
-def conflict_text(conflicts: Sequence[Conflict], was_pending: Container[Version] = ()) -> str:
-    """The conflicts in plain words, one line each; `was_pending` are versions that ran when ours began."""
-    return "\n".join(
-        f"{conflict}{' (it was running when yours began)' if conflict.other.version in was_pending else ''}"
-        for conflict in conflicts
-    )

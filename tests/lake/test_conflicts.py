@@ -16,10 +16,11 @@ import pytest
 
 import headgate as hg
 from headgate.core.conflict import Incompatible, Retryable
+from headgate.refusals import TransactionConflictError
 from headgate.storage.counting import Tally, counted
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Get
-from headgate.transaction import Transaction, TransactionConflictError
+from headgate.transaction import Transaction
 
 ORDERS, COPY = "sales.orders", "sales.copy"
 DDL = "id BIGINT, day DATE, name STRING"

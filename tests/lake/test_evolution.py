@@ -16,9 +16,10 @@ from pyiceberg.types import LongType
 import headgate as hg
 from headgate.core.conflict import Retryable
 from headgate.iceberg.arrow_files import read_rows
+from headgate.refusals import TransactionConflictError
 from headgate.storage.memory import MemoryStore
 from headgate.table import Table
-from headgate.transaction import Transaction, TransactionConflictError
+from headgate.transaction import Transaction
 
 DDL = "id INT NOT NULL, name STRING, ts TIMESTAMP_NTZ, address STRUCT<zip: STRING>"
 

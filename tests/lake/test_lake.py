@@ -12,12 +12,12 @@ import headgate as hg
 from headgate.commit.layout import IDENTITY, PLAIN, TRACKER, Accept
 from headgate.errors import NoAnswerError, StorageRefusedError
 from headgate.model.identifiers import Version
+from headgate.refusals import TransactionConflictError
 from headgate.storage.capabilities import Store
 from headgate.storage.faulty import Fault, faulty, lose_answer, lose_request, refuse
 from headgate.storage.intercept import without_atomic_operations
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Create, Delete, Get, ListPage, Put, Rename, Request
-from headgate.transaction import TransactionConflictError
 
 STRATEGIES = ("conditional", "rename", "filetracker")
 

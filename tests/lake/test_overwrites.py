@@ -21,11 +21,11 @@ from headgate.model.footprint import MAX_FILES, MAX_PARTITIONS, FileFootprint, f
 from headgate.model.json_object import JsonObject, encode
 from headgate.model.record import PropertyChange
 from headgate.model.table import TableAction, TableCommit, TableRef
+from headgate.refusals import TransactionConflictError
 from headgate.storage.counting import Tally, counted
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Get, Put
 from headgate.table import Table
-from headgate.transaction import TransactionConflictError
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 from tests.model.test_record import a_record
 

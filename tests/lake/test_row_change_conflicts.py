@@ -17,10 +17,11 @@ import pytest
 import headgate as hg
 from headgate.iceberg.arrow import transformed
 from headgate.model.row_counts import RowCounts
+from headgate.refusals import TransactionConflictError
 from headgate.storage.intercept import Proceed, intercepted
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Create, Get, Request
-from headgate.transaction import Transaction, TransactionConflictError
+from headgate.transaction import Transaction
 from tests.lake.test_conflicts import (
     ALWAYS,
     FOUR,

@@ -23,10 +23,11 @@ from headgate.iceberg.selection import selection_of
 from headgate.iceberg.target import Target
 from headgate.model.footprint import file_mark
 from headgate.reading import isolation_of
+from headgate.refusals import TransactionConflictError
 from headgate.storage.counting import Tally, counted
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Get
-from headgate.transaction import Transaction, TransactionConflictError
+from headgate.transaction import Transaction
 
 NAME = "sales.orders"
 LEVELS = ("snapshot", "write-serializable", "serializable")

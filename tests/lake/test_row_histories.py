@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headgate as hg
+from headgate.refusals import TransactionConflictError
 from headgate.storage.memory import MemoryStore
 from headgate.table import Table
-from headgate.transaction import Transaction, TransactionConflictError
+from headgate.transaction import Transaction
 from tests.lake.row_model import DDL, Append, Operation, Row, contending, operations, ordered, rows_of
 
 MODES = ("merge-on-read", "copy-on-write")

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
+from headgate.refusals import TransactionConflictError
 from headgate.storage.counting import counted
 from headgate.storage.faulty import Fault, faulty, refuse
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Put
-from headgate.transaction import TransactionConflictError
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 
 DDL = "id BIGINT NOT NULL, ts TIMESTAMP_NTZ, name STRING, tags ARRAY<STRING>"

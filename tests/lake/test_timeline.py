@@ -20,13 +20,13 @@ from headgate.errors import StorageRefusedError
 from headgate.host import SystemHost
 from headgate.model.announcement import MISSED_HEARTBEATS, Announcement, Intent
 from headgate.model.identifiers import TxId
+from headgate.refusals import PendingConflictError
 from headgate.storage.capabilities import Store
 from headgate.storage.intercept import Proceed, intercepted
 from headgate.storage.listing import all_keys
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Delete, Failed, Put, Request
 from headgate.testing.stage import CALM, Actor, Stage, StageHost
-from headgate.transaction import PendingConflictError
 
 BEAT = timedelta(seconds=1)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from headgate.errors import InvalidInputError, StorageError, UnsupportedError
+from headgate.errors import InvalidInputError, StorageError, UnsupportedError, interruption_before
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +103,7 @@ def _translated(log: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        interrupt = _interruption(error)
+        interrupt = interruption_before(error)
         if interrupt is not None:
             raise interrupt from error
         if not type(error).__module__.startswith(("pyspark.", "py4j.")):
@@ -114,14 +114,6 @@ def _translated(log: Path) -> Iterator[None]:
         if _CONDITION.match(text):
             raise InvalidInputError(f"Spark refuses: {text}", "correct the query or the data") from error
         raise StorageError(f"Spark failed: {text.splitlines()[0]}") from error
-
-
-def _interruption(error: BaseException) -> KeyboardInterrupt | None:
-    """The Ctrl-C that was being handled when `error` came, as from stopping what it had interrupted."""
-    before = error.__context__
-    while before is not None and not isinstance(before, KeyboardInterrupt):
-        before = before.__context__
-    return before
 
 
 def _cause(text: str) -> str:

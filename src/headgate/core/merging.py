@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -15,10 +14,6 @@ Expression: TypeAlias = object
 
 TABLE, SOURCE = "t", "s"
 """What the rows of the table and of the source are called in the expressions of a merge."""
-
-_NAME = r"(?:`(?:[^`]|``)+`|\w+)"
-_EQUALITY = re.compile(rf"\(?\s*([ts])\.({_NAME})\s*=\s*([ts])\.({_NAME})\s*\)?", re.IGNORECASE)
-_AND = re.compile(r"\s+AND\s+", re.IGNORECASE)
 
 
 class Match(Enum):
@@ -85,33 +80,6 @@ def _require_reachable(clauses: Sequence[Clause]) -> None:
             )
 
 
-def key_columns(on: Expression) -> dict[str, str]:
-    """Columns of the table that must equal one of the source, with its name, as far as `on` says so plainly.
-
-    Only a conjunction is looked into; whatever is not plain, and what only Spark reads, says nothing.
-    """
-    if not isinstance(on, str) or "'" in on or '"' in on:
-        return {}
-    found: dict[str, str] = {}
-    for part in _AND.split(on.strip()):
-        equality = _EQUALITY.fullmatch(part)
-        if equality is None:
-            if _is_plain(part):
-                continue
-            return {}
-        left, left_name, right, right_name = equality.groups()
-        sides = {left.lower(): _unquoted(left_name), right.lower(): _unquoted(right_name)}
-        if len(sides) == 2:
-            found[sides[TABLE]] = sides[SOURCE]
-    return found
-
-
-def _is_plain(part: str) -> bool:
-    """Whether a part of a conjunction stands for itself: no OR, no NOT, no BETWEEN … AND, nothing nested."""
-    words = {word.upper() for word in re.findall(r"\w+", part)}
-    return not words & {"OR", "NOT", "BETWEEN", "CASE"} and "(" not in part and ")" not in part
-
-
 def upsert_spec(keys: Sequence[str]) -> MergeSpec:
     """The merge that an upsert by key is."""
     on = " AND ".join(f"{TABLE}.{_quoted(key)} = {SOURCE}.{_quoted(key)}" for key in keys)
@@ -120,10 +88,6 @@ def upsert_spec(keys: Sequence[str]) -> MergeSpec:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def _unquoted(name: str) -> str:
-    return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
 def assignments(values: object) -> Mapping[str, Expression]:

@@ -6,6 +6,7 @@ Says where a text cannot be read. What is refused then is up to who reads: see `
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
@@ -44,7 +45,7 @@ class Token:
         return self.text.lower() if self.kind == "word" else ""
 
 
-class SqlReader:
+class SqlReader(ABC):
     """Recursive descent over the tokens of a text; one token ahead is enough, save for a few."""
 
     def __init__(self, text: str) -> None:
@@ -53,9 +54,9 @@ class SqlReader:
         self._depth = 0
         self._tokens = list(self._split())
 
+    @abstractmethod
     def refusal(self, problem: str) -> HeadgateError:
         """What is raised for a text that cannot be read."""
-        raise NotImplementedError
 
     # --- columns and literals -----------------------------------------------------------------------------
 

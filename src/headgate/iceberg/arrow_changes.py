@@ -9,12 +9,10 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.core import merging
 from headgate.core.expression_text import START_SPARK
 from headgate.core.lookup import nearest
 from headgate.core.merging import Expression, MergeSpec
 from headgate.errors import InvalidInputError, UnreadablePredicateError, UnsupportedError
-from headgate.iceberg import keys as key_columns
 from headgate.iceberg.arrow import fitted
 from headgate.iceberg.arrow_files import read_located, read_rows, write_rows
 from headgate.iceberg.binding import bind_text
@@ -23,6 +21,7 @@ from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import Role, image_role
 from headgate.iceberg.expression import evaluated
 from headgate.iceberg.key_numbers import key_numbers
+from headgate.iceberg.keys import key_range
 from headgate.iceberg.planning import Plan, PlannedFile
 from headgate.iceberg.positions import Positions, position_columns
 from headgate.iceberg.row_change import KeyRange, RowChange, Wanted
@@ -118,14 +117,14 @@ class ArrowMerge(ArrowChanges):
     given: pa.Table
 
     def matching(self, on: Expression) -> Mapping[str, str]:
-        return merging.key_columns(on)
+        raise _only_spark_merges(on)
 
     def keys(self, columns: Mapping[str, str]) -> KeyRange:
         self._require_keys(list(columns))
-        return key_columns.key_range(self._rows.select(list(columns)), self.target.metadata, complete=True)
+        return key_range(self._rows.select(list(columns)), self.target.metadata, complete=True)
 
     def merged(self, plan: Plan, spec: MergeSpec) -> RowChange:  # noqa: ARG002 - another engine needs it
-        raise UnsupportedError(f"only Spark can merge on {spec.on}", f"{START_SPARK}, or upsert by key")
+        raise _only_spark_merges(spec.on)
 
     def upserted(self, plan: Plan, keys: Sequence[str]) -> RowChange:
         rows = self._rows
@@ -182,3 +181,7 @@ class ArrowMerge(ArrowChanges):
                 f"{self.target.table}: {len(often)} keys are there more than once in the rows:\n{shown}",
                 "leave one row for each key",
             )
+
+
+def _only_spark_merges(on: Expression) -> UnsupportedError:
+    return UnsupportedError(f"only Spark can merge on {on}", f"{START_SPARK}, or upsert by key")

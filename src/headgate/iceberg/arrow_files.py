@@ -42,8 +42,12 @@ def write_rows(target: Target, rows: pa.Table) -> tuple[DataFile, ...]:
 
     If the process dies, they stay in the directory of the transaction, unreferenced.
     """
-    schema, spec = target.metadata.schema, target.metadata.spec
-    parts = list(partitioned(fitted(rows, schema, target.table), schema, spec))
+    return write_fitting(target, fitted(rows, target.metadata.schema, target.table))
+
+
+def write_fitting(target: Target, rows: pa.Table) -> tuple[DataFile, ...]:
+    """The same for rows that fit the table, and may have columns beside those of the table."""
+    parts = list(partitioned(rows, target.metadata.schema, target.metadata.spec))
     if not parts:
         return ()
     directory = target.new_directory()

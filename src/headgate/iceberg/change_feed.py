@@ -24,6 +24,9 @@ from headgate.model.footprint import file_mark
 from headgate.model.table import TableCommit
 from headgate.storage.listing import all_keys
 
+CHANGE_TYPE, VERSION = "_change_type", "_version"
+"""The columns that tell what became of a row, and in which version."""
+
 
 class ChangeType(Enum):
     """What became of a row. The value is what stands in `_change_type`."""

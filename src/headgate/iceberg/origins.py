@@ -16,20 +16,11 @@ import pyarrow.parquet as pq
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
-from headgate.iceberg.arrow import (
-    data_file,
-    encode_parquet,
-    fitted,
-    footer_of,
-    nan_counts,
-    partitioned,
-    with_nan_counts,
-)
-from headgate.iceberg.data_file import DataFile, Partition
-from headgate.iceberg.directories import new_file
+from headgate.iceberg.arrow import fitted
+from headgate.iceberg.arrow_files import write_fitting
+from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.positions import Positions, position_columns
-from headgate.iceberg.sorting import in_order
 from headgate.iceberg.target import Target
 
 ORIGIN_FILE, ORIGIN_FILE_ID = "_headgate_origin_file", 2147483400
@@ -48,21 +39,7 @@ def write_moved(target: Target, located: pa.Table) -> tuple[DataFile, ...]:
     for (name, field_id), values in zip(ids, places, strict=True):
         column = pa.field(name, values.type, metadata={"PARQUET:field_id": str(field_id)})
         rows = rows.append_column(column, values)
-    parts = list(partitioned(rows, metadata.schema, metadata.spec))
-    directory = target.new_directory()
-    return tuple(
-        target.driver.host.together([partial(_write_one, target, directory, *part) for part in parts])
-    )
-
-
-def _write_one(target: Target, directory: str, partition: Partition, rows: pa.Table) -> DataFile:
-    metadata = target.metadata
-    data = encode_parquet(in_order(rows, metadata.schema, metadata.sort_order))
-    name = target.driver.host.new_txid()
-    uri = new_file(directory, metadata, metadata.spec.spec_id, partition, name)
-    target.driver.put(target.loader.key(uri), data)
-    file = data_file(uri, len(data), footer_of(data), partition, metadata)
-    return with_nan_counts(file, nan_counts(rows, metadata.schema))
+    return write_fitting(target, rows)
 
 
 def moved(

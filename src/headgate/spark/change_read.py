@@ -11,7 +11,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType
 
 from headgate.commit.driver import Driver
-from headgate.iceberg.change_feed import ChangedRows
+from headgate.iceberg.change_feed import CHANGE_TYPE, VERSION, ChangedRows
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.planning import PlannedFile
@@ -22,7 +22,6 @@ from headgate.spark.session import prepared
 from headgate.spark.types import schema_to_spark
 
 BROADCAST_ROWS = 200_000
-CHANGE_TYPE, VERSION = "_change_type", "_version"
 _PATH, _POSITION = "_headgate_path", "_headgate_position"
 
 

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.core.lookup import nearest
-from headgate.errors import HeadgateError, InvalidInputError, StorageError
+from headgate.errors import HeadgateError, InvalidInputError, StorageError, interruption_before
 from headgate.spark.fitting import DOES_NOT_FIT, NULL_IN_REQUIRED
 
 _REFUSED_BY_A_WORKER = re.compile(r"headgate\.errors\.InvalidInputError: (?P<problem>.+)")
@@ -57,7 +57,7 @@ def translated(table: str, doing: str, where: str | None = None) -> Iterator[Non
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        interrupt = _interruption(error)
+        interrupt = interruption_before(error)
         if interrupt is not None:
             raise interrupt from error
         raise _our_error(table, doing, where, "\n".join(_said(error))) from error
@@ -112,14 +112,6 @@ def _said(error: BaseException) -> Iterator[str]:
     while cause is not None:
         yield str(cause.java_exception) if isinstance(cause, Py4JJavaError) else str(cause)
         cause = cause.__cause__
-
-
-def _interruption(error: BaseException) -> KeyboardInterrupt | None:
-    """The Ctrl-C for which Spark cancelled the job that failed."""
-    before = error.__context__
-    while before is not None and not isinstance(before, KeyboardInterrupt):
-        before = before.__context__
-    return before
 
 
 def _our_error(table: str, doing: str, where: str | None, text: str) -> HeadgateError:

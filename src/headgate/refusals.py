@@ -1,0 +1,69 @@
+"""The errors of transactions that cannot be committed: which rules refused, and what can be done."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+
+from headgate.core.conflict import Conflict, Incompatible, Retryable, refusal
+from headgate.core.pending import PendingConflict
+from headgate.core.retry import Effort
+from headgate.errors import ConflictError
+from headgate.model.identifiers import Version
+
+
+class TransactionConflictError(ConflictError):
+    """A `ConflictError` with the rules that refused."""
+
+    def __init__(
+        self, problem: str, next_step: str | None = None, conflicts: tuple[Conflict, ...] = ()
+    ) -> None:
+        super().__init__(problem, next_step)
+        self.args = (problem, next_step, conflicts)
+        self.conflicts = conflicts
+
+    @property
+    def outcome(self) -> Retryable | Incompatible:
+        """Whether the same operation can succeed in a new transaction on the new head."""
+        return refusal(self.conflicts)
+
+
+class PendingConflictError(TransactionConflictError):
+    """A transaction cannot be committed while others are pending: `pending` says which, and why."""
+
+    def __init__(
+        self,
+        problem: str,
+        next_step: str | None = None,
+        conflicts: tuple[Conflict, ...] = (),
+        pending: tuple[PendingConflict, ...] = (),
+    ) -> None:
+        super().__init__(problem, next_step, conflicts)
+        self.args = (problem, next_step, conflicts, pending)
+        self.pending = pending
+
+    @classmethod
+    def of(cls, pending: tuple[PendingConflict, ...]) -> PendingConflictError:
+        text = "\n".join(f"{one.reason} [rule {one.rule}: {one.name}]" for one in pending)
+        return cls(text, pending[0].next_step, pending=pending)
+
+    @property
+    def outcome(self) -> Retryable | Incompatible:
+        return Retryable(()) if all(one.rerun_helps for one in self.pending) else Incompatible(())
+
+
+def gave_up(error: TransactionConflictError, runs: int, effort: Effort) -> TransactionConflictError:
+    """The conflict of the last run of an operation, as the caller of the operation is told it."""
+    return TransactionConflictError(
+        f"gave up after {runs} runs with {effort.attempts} attempts, each contradicted by another writer; "
+        f"nothing has changed. The last one:\n{error.problem}",
+        "try again when the lake is less busy, or allow more in the retry policy",
+        conflicts=error.conflicts,
+    )
+
+
+def conflict_text(conflicts: Sequence[Conflict], was_pending: Container[Version] = ()) -> str:
+    """The conflicts in plain words, one line each; `was_pending` are versions that ran when ours began."""
+    return "\n".join(
+        f"{conflict}{' (it was running when yours began)' if conflict.other.version in was_pending else ''}"
+        for conflict in conflicts
+    )
