@@ -2,8 +2,9 @@
 SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 SEEDS ?= 10000
+EXAMPLES ?= 20
 
-.PHONY: help setup demo test places check format explore sim bench clean
+.PHONY: help setup demo test places check format explore sim search bench clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +36,9 @@ explore: setup ## every interleaving of the commit protocols, as a table
 
 sim: setup ## simulate writers on a faulty storage: make sim SEEDS=100000
 	@$(PYTHON_IN_VENV) -m headgate.testing.simulation --seeds $(SEEDS)
+
+search: setup ## property tests with new random examples, many times as many: make search EXAMPLES=100
+	@HEADGATE_EXAMPLES=$(EXAMPLES) .venv/bin/pytest -n 2 --dist worksteal -m hypothesis --timeout 0
 
 bench: ## measure Headgate beside its peers, and write docs/benchmarks.md: more than 10 minutes
 	@scripts/setup bench

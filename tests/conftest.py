@@ -14,6 +14,10 @@ from headgate.storage.location import open_store
 pytest.register_assert_rewrite("headgate.testing.contracts")
 
 from headgate.testing.s3 import S3Server, s3_server  # noqa: E402
+from tests.examples import load_profile  # noqa: E402
+
+# Before the tests are imported: their settings start from it.
+load_profile()
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ from headgate.iceberg.merging import complete_window
 from headgate.iceberg.metadata import KEPT_SNAPSHOTS, TableMetadata
 from headgate.iceberg.snapshot import Dead, FileChange, Occasion, manifests_to_read, take_snapshot
 from headgate.model.identifiers import TxId, Version
+from tests.examples import examples
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 from tests.iceberg.tables_on_disk import DiskTable
 
@@ -84,7 +85,7 @@ def a_file(number: int, partition: int) -> DataFile:
     return DataFile(f"file:///t/{number}.parquet", (partition,), 0, 1, 1)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(st.tuples(st.integers(1, 5), st.booleans(), st.integers(0, 3)), min_size=1, max_size=40))
 def test_a_random_history_of_files(history: list[tuple[int, bool, int]]) -> None:
     """Appends and removals against a set of paths, with merging at every boundary."""
@@ -121,7 +122,7 @@ def test_a_random_history_of_files(history: list[tuple[int, bool, int]]) -> None
     assert metadata.snapshot["sequence-number"] == version
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.lists(
         st.tuples(st.integers(1, 4), st.sampled_from(["append", "delete", "carry", "remove"])),

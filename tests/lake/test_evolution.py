@@ -20,6 +20,7 @@ from headgate.refusals import TransactionConflictError
 from headgate.storage.memory import MemoryStore
 from headgate.table import Table
 from headgate.transaction import Transaction
+from tests.examples import examples
 
 DDL = "id INT NOT NULL, name STRING, ts TIMESTAMP_NTZ, address STRUCT<zip: STRING>"
 
@@ -457,7 +458,7 @@ STEP = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(steps=st.lists(STEP, min_size=1, max_size=12), size=st.integers(1, 4))
 def test_a_random_life_of_a_table_against_lists_of_rows(steps: list[tuple[str, Any]], size: int) -> None:
     """Every version reads as the model says, though `size` steps at a time share a transaction."""

@@ -12,9 +12,10 @@ from headgate.iceberg.binding import bind_text
 from headgate.iceberg.planning import plan
 from headgate.storage.memory import MemoryStore
 from headgate.table import Table
+from tests.examples import examples
 from tests.iceberg.predicates import PARTITIONINGS, PREDICATES, SCHEMA, Example, Row, comparable, rows, table
 
-SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60)
+SLOW = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=examples(60))
 
 
 EXAMPLES = st.lists(PREDICATES, max_size=6)
@@ -103,3 +104,18 @@ def test_inside_a_transaction_an_overwrite_sees_what_came_before(
     everything = [row for part in appended for row in part] + own
     stays = [row for row in everything if example.truth(row) is not True]
     assert comparable(made_table.read_arrow().to_pylist()) == comparable(stays), example
+
+
+@pytest.mark.parametrize(
+    "where", ["bucket(2, s) != 0", "truncate(1, s) = 'a'", "true", "s IS NULL OR bucket(2, s) = 1"]
+)
+def test_own_rows_of_a_transaction_are_chosen_by_any_predicate(where: str) -> None:
+    made_table = hg.Lake.init(MemoryStore()).create_table("a.b", "s STRING")
+    texts = ["", "a", "ab", None]
+    chosen = made_table._lake.create_table("a.c", "s STRING")
+    chosen.append(pa.table({"s": texts}))
+    gone = chosen.read_arrow(where=where).column("s").to_pylist()
+    with made_table._lake.transaction() as tx:
+        tx.table("a.b").append(pa.table({"s": texts}))
+        tx.table("a.b").delete(where)
+    assert made_table.read_arrow().column("s").to_pylist() == [text for text in texts if text not in gone]

@@ -13,6 +13,7 @@ from headgate.refusals import TransactionConflictError
 from headgate.storage.memory import MemoryStore
 from headgate.table import Table
 from headgate.transaction import Transaction
+from tests.examples import examples
 from tests.lake.row_model import DDL, Append, Operation, Row, contending, operations, ordered, rows_of
 
 MODES = ("merge-on-read", "copy-on-write")
@@ -140,7 +141,7 @@ def test_several_at_once(data: st.DataObject, isolation: str) -> None:
 
 
 @pytest.mark.slow
-@settings(RELAXED, max_examples=400)
+@settings(RELAXED, max_examples=examples(400))
 @given(st.data(), st.sampled_from(LEVELS))
 def test_several_at_once_for_long(data: st.DataObject, isolation: str) -> None:
     at_once(data, isolation)

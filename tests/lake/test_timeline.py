@@ -27,6 +27,7 @@ from headgate.storage.listing import all_keys
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Delete, Failed, Put, Request
 from headgate.testing.stage import CALM, Actor, Stage, StageHost
+from tests.examples import examples
 
 BEAT = timedelta(seconds=1)
 
@@ -487,7 +488,7 @@ def verdicts(choice: str, happened: list[tuple[int, str, bool]]) -> list[tuple[i
     return told
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(steps, max_size=24))
 def test_candidates_by_start_and_by_end_give_the_same_verdicts(happened: list[tuple[int, str, bool]]) -> None:
     assert verdicts("start", happened) == verdicts("end", happened)

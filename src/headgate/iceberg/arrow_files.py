@@ -155,11 +155,11 @@ class _Reading:
         table = table.take(positions)
         if self.only is not None:
             mask = self._mask(table, planned.file)
-            table, positions = table.filter(mask), positions.filter(mask.combine_chunks())
+            table, positions = table.filter(mask), positions.filter(mask)
         rows = _as_schema(table, self.schema, planned.file)
         return _located(rows, self.schema, planned.file.path, positions)
 
-    def _mask(self, table: pa.Table, file: DataFile) -> Any:
+    def _mask(self, table: pa.Table, file: DataFile) -> pa.BooleanArray:
         assert self.only is not None
         return selected(_as_schema(table, _columns_of(self.only), file), self.only)
 

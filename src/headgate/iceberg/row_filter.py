@@ -43,15 +43,21 @@ _COMPARE: dict[Operator, Callable[[Any, Any], Any]] = {
 }
 
 
-def selected(rows: pa.Table, bound: Bound) -> Any:
-    """For each row, whether it is selected: an array without nulls. `rows` has the names of the schema."""
+def selected(rows: pa.Table, bound: Bound) -> pa.BooleanArray:
+    """For each row, whether it is selected: one array without nulls. `rows` has the names of the schema."""
+    mask = _mask(rows, bound)
+    # Some of Arrow's functions keep the chunks of a table, and some do not.
+    return mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask
+
+
+def _mask(rows: pa.Table, bound: Bound) -> Any:
     match bound:
         case Always(value):
-            return pa.chunked_array([pa.repeat(pa.scalar(value), rows.num_rows)])
+            return pa.repeat(pa.scalar(value), rows.num_rows)
         case AllOf(parts):
-            return reduce(pc.and_, (selected(rows, part) for part in parts))
+            return reduce(pc.and_, (_mask(rows, part) for part in parts))
         case AnyOf(parts):
-            return reduce(pc.or_, (selected(rows, part) for part in parts))
+            return reduce(pc.or_, (_mask(rows, part) for part in parts))
         case InPartitions():
             return _in_partitions(rows, bound)
         case IsNull(field):
@@ -80,20 +86,20 @@ def _on_values(column: Any, bound: IsNan | NotNan | Compare | Among | Matches | 
             return pc.invert(found) if negated else found
         case TransformCompare(field, transform, operator, value):
             if bound.plain is not None:
-                return selected_in(column, bound.plain)
+                return _mask_of(column, bound.plain)
             number = pa.scalar(value, pa.int32())
             return _COMPARE[operator](transformed(column, transform, field.type), number)
 
 
-def selected_in(column: Any, bound: Bound) -> Any:
-    """Like `selected`, for a predicate on one column that is at hand."""
+def _mask_of(column: Any, bound: Bound) -> Any:
+    """Like `_mask`, for a predicate on one column that is at hand."""
     match bound:
         case Always(value):
-            return pa.chunked_array([pa.repeat(pa.scalar(value), len(column))])
+            return pa.repeat(pa.scalar(value), len(column))
         case AllOf(parts):
-            return reduce(pc.and_, (selected_in(column, part) for part in parts))
+            return reduce(pc.and_, (_mask_of(column, part) for part in parts))
         case AnyOf(parts):
-            return reduce(pc.or_, (selected_in(column, part) for part in parts))
+            return reduce(pc.or_, (_mask_of(column, part) for part in parts))
         case NotNull():
             return column.is_valid()
         case _:
@@ -117,7 +123,7 @@ def _in_partitions(rows: pa.Table, bound: InPartitions) -> Any:
         partition_key(tuple(physical(value) for value in key)) in bound.partitions
         for key in zip(*keys, strict=True)
     ]
-    return pa.chunked_array([pa.array(found, pa.bool_())])
+    return pa.array(found, pa.bool_())
 
 
 def _column(rows: pa.Table, field: Field) -> Any:

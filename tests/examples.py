@@ -1,0 +1,21 @@
+"""How many random examples the property tests try, and which."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+# `make search` tries more, and other ones each time. `make test` tries the same ones each time, so that what
+# it says of a change is about the change.
+_TIMES = int(os.environ.get("HEADGATE_EXAMPLES", "0"))
+
+
+def examples(count: int) -> int:
+    """As many examples as a test wants in `make test`, or a multiple of them in a search."""
+    return count * max(_TIMES, 1)
+
+
+def load_profile() -> None:
+    settings.register_profile("headgate", derandomize=not _TIMES, max_examples=examples(100), print_blob=True)
+    settings.load_profile("headgate")
