@@ -10,14 +10,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from headgate.commit.announcements import DEFAULT_HEARTBEAT, MIN_HEARTBEAT, Announcements
+from headgate.commit.announcements import DEFAULT_HEARTBEAT, Announcements
 from headgate.commit.checkpoints import Checkpoints, state_at
 from headgate.commit.driver import Driver
 from headgate.commit.genesis import decide_identity, read_identity, refuse_existing
 from headgate.commit.log import CommitLog
 from headgate.commit.moments import version_at
 from headgate.commit.probe import probe
-from headgate.commit.strategy import clean_up, known_strategy
 from headgate.core.arguments import version_number, whole_number
 from headgate.core.choice import Verdict, choose, parse_strategy, require_for_init, verdicts
 from headgate.core.conflict import Incompatible
@@ -25,33 +24,42 @@ from headgate.core.fold import empty_state
 from headgate.core.instants import timeline
 from headgate.core.isolation import Isolation, isolation_named
 from headgate.core.lookup import found_table, found_tag
-from headgate.core.retry import MAX_WAIT, Effort, RetryPolicy, delay_seconds
+from headgate.core.recovery_plan import dead_plans
+from headgate.core.retry import Effort, RetryPolicy, delay_seconds
 from headgate.core.settings import CANDIDATES
 from headgate.entries import LogEntry, log_entry
 from headgate.envelope import Envelope, make_envelope
 from headgate.errors import (
     AlreadyExistsError,
-    HeadgateError,
     InvalidInputError,
     NotFoundError,
     StorageError,
 )
 from headgate.host import SYSTEM, Host
+from headgate.model.control_entry import ControlEntry
 from headgate.model.identifiers import TxId, is_txid
-from headgate.model.identity import DEFAULT_DIVISOR, MAX_DIVISOR, MIN_DIVISOR, LakeIdentity
+from headgate.model.identity import DEFAULT_DIVISOR, LakeIdentity
 from headgate.model.instant import Instant
 from headgate.model.probe import ProbeReport, Promise
 from headgate.model.record import Record
+from headgate.model.recovery import RecoveryReport
 from headgate.model.state import LakeState
-from headgate.model.strategy import StrategyName
-from headgate.model.table import TableAction, TableCommit, TableRef
-from headgate.publishing import publish
+from headgate.model.table import TableRef
+from headgate.opening import check_divisor, check_heartbeat, checked_policy, opened_store
 from headgate.refusals import TransactionConflictError, gave_up
 from headgate.result import CommitResult
+from headgate.steward.hooks.hook import Hook
+from headgate.steward.hooks.runner import HookRunner
+from headgate.steward.rebuilding import Rebuilding, RebuildReport
+from headgate.steward.recovery import HooksRun, OpenHook, Recovery
+from headgate.steward.steward import Steward
 from headgate.storage.capabilities import Store
-from headgate.storage.location import Options, hadoop_place, open_store
+from headgate.storage.location import Options
 from headgate.transaction import Transaction
 from headgate.view import LakeView, moment
+
+DEAD_AFTER = timedelta(minutes=10)
+"""How old a plan must be, and with nobody at work on it, before recovery gives it up."""
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,13 +99,19 @@ class Lake:
     """A root location with one log. Safe to share between threads; cheap to open in each process."""
 
     def __init__(
-        self, log: CommitLog, checkpoints: Checkpoints, retry: RetryPolicy, announcements: Announcements
+        self,
+        log: CommitLog,
+        checkpoints: Checkpoints,
+        retry: RetryPolicy,
+        announcements: Announcements,
+        hooks: Sequence[Hook] = (),
     ) -> None:
         self._log = log
         self._checkpoints = checkpoints
         self._retry = retry
         self._announcements = announcements
         self._loader: TableLoader | None = None
+        self._steward = Steward(log, checkpoints, self._table_loader, HookRunner(log.driver.host, hooks))
 
     # --- making and opening ------------------------------------------------------------------------------
 
@@ -111,6 +125,7 @@ class Lake:
         options: Options | None = None,
         retry: RetryPolicy | None = None,
         heartbeat: timedelta = DEFAULT_HEARTBEAT,
+        hooks: Sequence[Hook] = (),
         host: Host = SYSTEM,
         on_probe: Callable[[ProbeReport], None] | None = None,
     ) -> Lake:
@@ -122,10 +137,10 @@ class Lake:
         `CorruptLakeError` if the log of a lake is there without its identity.
         """
         wanted = None if strategy is None else parse_strategy(strategy)
-        _check_divisor(divisor)
-        _check_heartbeat(heartbeat)
-        policy = _policy(retry, RetryPolicy())
-        driver = Driver(_store(place, options), host)
+        check_divisor(divisor)
+        check_heartbeat(heartbeat)
+        policy = checked_policy(retry, RetryPolicy())
+        driver = Driver(opened_store(place, options), host)
         # Before the probe writes anything: a lake that exists must not be touched.
         refuse_existing(driver)
         report = probe(driver.store, host)
@@ -140,7 +155,7 @@ class Lake:
             created_at=host.now(),
         )
         decide_identity(driver, identity)
-        return cls._open(driver, policy, heartbeat)
+        return cls._open(driver, policy, heartbeat, hooks)
 
     @classmethod
     def open(
@@ -150,25 +165,27 @@ class Lake:
         options: Options | None = None,
         retry: RetryPolicy | None = None,
         heartbeat: timedelta = DEFAULT_HEARTBEAT,
+        hooks: Sequence[Hook] = (),
         host: Host = SYSTEM,
     ) -> Lake:
         """Opens the lake at `place`, at its newest version.
 
         Reads one checkpoint and at most `divisor` records, however long the log is. Changes nothing.
         `heartbeat` is how often running transactions of this handle say that they are alive, if they announce
-        themselves at all.
+        themselves at all. `hooks` run after its commits.
         """
-        _check_heartbeat(heartbeat)
-        return cls._open(Driver(_store(place, options), host), _policy(retry, RetryPolicy()), heartbeat)
+        check_heartbeat(heartbeat)
+        driver = Driver(opened_store(place, options), host)
+        return cls._open(driver, checked_policy(retry, RetryPolicy()), heartbeat, hooks)
 
     @classmethod
-    def _open(cls, driver: Driver, retry: RetryPolicy, heartbeat: timedelta) -> Lake:
+    def _open(cls, driver: Driver, retry: RetryPolicy, heartbeat: timedelta, hooks: Sequence[Hook]) -> Lake:
         identity, identity_bytes = read_identity(driver)
         genesis = empty_state(identity, identity_bytes)
         log = CommitLog(driver, identity, genesis)
         checkpoints = Checkpoints(log, genesis)
         checkpoints.open()
-        return cls(log, checkpoints, retry, Announcements(driver, heartbeat))
+        return cls(log, checkpoints, retry, Announcements(driver, heartbeat), hooks)
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -351,7 +368,7 @@ class Lake:
         """
         chosen = None if isolation is None else isolation_named(isolation)
         envelope = make_envelope(self._driver.host, args, app, properties)
-        return self._begin(envelope, _policy(retry, self._retry), self._refreshed(), Effort(), chosen)
+        return self._begin(envelope, checked_policy(retry, self._retry), self._refreshed(), Effort(), chosen)
 
     def _begin(
         self,
@@ -369,7 +386,7 @@ class Lake:
             self._table_loader,
             envelope,
             policy,
-            self._after_commit,
+            self._steward,
             self._announcements,
             base,
             pending,
@@ -422,6 +439,64 @@ class Lake:
             left = f"removing the announcement: {error.problem}"
             return replace(result, postponed=(*result.postponed, left))
         return result
+
+    # --- the steward -------------------------------------------------------------------------------------
+
+    @property
+    def hooks(self) -> tuple[Hook, ...]:
+        """The hooks that run after commits of this handle, in their order."""
+        return self._steward.runner.hooks
+
+    def add_hook(self, hook: Hook) -> None:
+        """Runs `hook` after every later commit of this handle that it is for.
+
+        `InvalidInputError` if its name is taken, or hooks would wait for each other.
+        """
+        self._steward.register(hook)
+
+    def run_hooks(self, *, retry: bool = False) -> HooksRun:
+        """Runs hooks that are due for earlier versions, if they are registered here: pending ones, and with
+        `retry` those that have failed."""
+        return Recovery(self._steward).run_hooks(self._steward.entries.outbox(), retry=retry)
+
+    def open_hooks(self) -> tuple[OpenHook, ...]:
+        """The hooks that are not done, oldest version first, whoever registered them."""
+        return Recovery(self._steward).open_hooks()
+
+    def control(self, version: int) -> ControlEntry | None:
+        """What the steward keeps of a version: hooks, timings; None if it was never written, or is lost."""
+        return self._steward.entries.read(self._state_at(version).version)
+
+    def recover(self, *, patience: timedelta = DEAD_AFTER) -> RecoveryReport:
+        """Makes up for what writers that died had still to do, and says what that was. Idempotent.
+
+        Costs what the versions since the last recovery need. Plans that nobody carries out, and that are
+        older than `patience`, are cancelled. Hooks that are due are run if they are registered here.
+        """
+        recovery = Recovery(self._steward)
+        dead = self._dead_plans(patience)
+        cancelled = None if not dead else self._run(("recover",), lambda tx: _cancel_all(tx, dead))
+        report = recovery.run()
+        if cancelled is None:
+            return report
+        return replace(
+            report, cancelled_plans=tuple(txid.text for txid in dead), cancelled_by=cancelled.version
+        )
+
+    def _dead_plans(self, patience: timedelta) -> tuple[TxId, ...]:
+        newest = self._refreshed()
+        if not newest.plans:
+            return ()
+        scheduled = [self._log.record(plan.version) for plan in newest.plans.values()]
+        running = self._announcements.running(is_over=newest.cancelled.__contains__)
+        return dead_plans(newest.plans, scheduled, running, self._driver.host.now(), patience)
+
+    def rebuild_control(self, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:
+        """Makes everything anew that is derived from the log, and removes what belongs to no version.
+
+        Reads the whole log. `progress` is told how many versions are done, of how many.
+        """
+        return Rebuilding(self._steward, progress or (lambda _done, _all: None)).run()
 
     def _refuse_ended(self, txid: TxId, newest: LakeState) -> None:
         committed = self._committed(txid, newest)
@@ -578,37 +653,10 @@ class Lake:
     def _refreshed(self) -> LakeState:
         return self._checkpoints.refresh()
 
-    def _after_commit(self, state: LakeState, tables: Sequence[TableCommit]) -> tuple[str, ...]:
-        """What is due after a commit. A failure is reported, and the next writer does the work."""
-        steps: list[tuple[str, Callable[[], None]]] = [
-            (f"publishing {table.name}", partial(self._publish, table))
-            for table in tables
-            if table.action is not TableAction.DROP
-        ]
-        steps.append(("checkpoint and clean-up", partial(self._checkpoint, state)))
-        postponed = []
-        for name, step in steps:
-            try:
-                step()
-            except HeadgateError as error:
-                postponed.append(f"{name}: {error.problem}")
-        return tuple(postponed)
 
-    def _publish(self, table: TableCommit) -> None:
-        loader = self._table_loader()
-        publish(
-            self._driver,
-            table.table,
-            newest=lambda: self._refreshed().tables.get(table.name),
-            metadata=lambda ref: loader.metadata(ref.metadata).data,
-        )
-
-    def _checkpoint(self, state: LakeState) -> None:
-        passed_boundary = self._checkpoints.write_due(state.version)
-        if passed_boundary and known_strategy(state.next_strategy) is StrategyName.FILETRACKER:
-            cleaned = clean_up(self._driver)
-            if cleaned.error is not None:
-                raise cleaned.error
+def _cancel_all(tx: Transaction, plans: Sequence[TxId]) -> None:
+    for txid in plans:
+        tx.cancel(txid)
 
 
 def _tags(state: LakeState) -> Mapping[str, int]:
@@ -619,52 +667,3 @@ def _txid(text: str) -> TxId:
     if not isinstance(text, str) or not is_txid(text):
         raise InvalidInputError(f"{text!r} is not a transaction id", "take it from the error or the log")
     return TxId(text)
-
-
-def _store(place: str | os.PathLike[str] | Store, options: Options | None) -> Store:
-    if isinstance(place, str | os.PathLike):
-        hadoop = hadoop_place(place, options)
-        return open_store(place, options) if hadoop is None else _hadoop_store(hadoop)
-    if not isinstance(place, Store):
-        raise InvalidInputError(
-            f"a lake is at a path, a URL or a store, not at a {type(place).__name__}",
-            "write it as Lake.open('./lake') or Lake.open('s3://bucket/lake')",
-        )
-    if options:
-        raise InvalidInputError("options go with a URL, not with a store that is open already")
-    return place
-
-
-def _hadoop_store(url: str) -> Store:
-    # Imported here: no other place needs Spark before rows are moved.
-    from headgate.spark.hadoop import open_hadoop_store
-
-    return open_hadoop_store(url)
-
-
-def _policy(retry: RetryPolicy | None, default: RetryPolicy) -> RetryPolicy:
-    if retry is None:
-        return default
-    if not isinstance(retry, RetryPolicy):
-        raise InvalidInputError(
-            f"retry must be a RetryPolicy, not a {type(retry).__name__}",
-            "write retry=RetryPolicy(attempts=3)",
-        )
-    return retry
-
-
-def _check_divisor(divisor: int) -> None:
-    number = isinstance(divisor, int) and not isinstance(divisor, bool)
-    if not number or not MIN_DIVISOR <= divisor <= MAX_DIVISOR:
-        raise InvalidInputError(
-            f"the divisor must be a number from {MIN_DIVISOR} to {MAX_DIVISOR}, but is {divisor!r}"
-        )
-
-
-def _check_heartbeat(interval: timedelta) -> None:
-    if not isinstance(interval, timedelta) or not MIN_HEARTBEAT <= interval <= MAX_WAIT:
-        raise InvalidInputError(
-            f"the heartbeat must be a timedelta from {MIN_HEARTBEAT.total_seconds():g} s to a day, "
-            f"but is {interval!r}",
-            "write heartbeat=timedelta(seconds=10)",
-        )

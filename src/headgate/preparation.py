@@ -189,7 +189,7 @@ def _paths(change: TableChange, metadata: TableMetadata, dead: Dead) -> dict[str
     for file in (change.replaced or {}).values():
         path = virtual_path(change.name_after, file, metadata)
         rows = file.record_count - dead.before.get(file.path, 0)
-        removed = PathChange(files_removed=1, rows_removed=rows)
+        removed = PathChange(files_removed=1, rows_removed=rows, bytes_removed=file.size_bytes)
         paths[path] = paths.get(path, PathChange()) + removed
     for file in change.deletes:
         path = virtual_path(change.name_after, file, metadata)

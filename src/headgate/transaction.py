@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headgate.changes import Changes, TableChange, TableRead
 from headgate.commit.announcements import Announcements
@@ -40,10 +40,10 @@ from headgate.model.record import PropertyChange, Record, TagChange
 from headgate.model.row_counts import RowCounts
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
-from headgate.model.table import TableCommit
 from headgate.presence import Presence
 from headgate.refusals import PendingConflictError, TransactionConflictError, conflict_text
 from headgate.result import CommitResult
+from headgate.steward.steward import Steward
 
 if TYPE_CHECKING:
     from headgate.iceberg.loader import TableLoader
@@ -52,14 +52,6 @@ if TYPE_CHECKING:
 
 
 NOTHING_SPENT = Effort()
-
-
-class AfterCommit(Protocol):
-    """Work that is due once a version is decided."""
-
-    def __call__(self, state: LakeState, tables: Sequence[TableCommit]) -> tuple[str, ...]:
-        """Does it, and returns what had to be postponed. `tables` are those that the commit changed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +78,7 @@ class Transaction:
         loader: Callable[[], TableLoader],
         envelope: Envelope,
         retry: RetryPolicy,
-        after_commit: AfterCommit,
+        steward: Steward,
         announcements: Announcements,
         base: LakeState,
         pending: frozenset[TxId] | None = None,
@@ -98,7 +90,7 @@ class Transaction:
         self._host = log.driver.host
         self._envelope = envelope
         self._retry = retry
-        self._after_commit = after_commit
+        self._steward = steward
         self._txid = self._host.new_txid()
         self._base = base
         self._beginning = Beginning(base.version, pending)
@@ -114,7 +106,7 @@ class Transaction:
         self._evidence = FetchedEvidence(log.driver, loader)
         self._stage = Stage.OPEN
         self._offered: _Offer | None = None
-        self._committed_tables: tuple[TableCommit, ...] = ()
+        self._committed: Record | None = None
         self._effort = effort
         self._patience_seconds = effort.left_seconds(retry)
         self._result: CommitResult | None = None
@@ -331,11 +323,17 @@ class Transaction:
                 leave()
             raise
         self._presence.leave()
-        postponed = self._presence.postponed
-        if not result.already_committed:
-            postponed += self._after_commit(self._state, self._committed_tables)
-        self._result = replace(result, postponed=postponed)
+        self._result = replace(result, postponed=self._presence.postponed)
+        if self._committed is not None:
+            self._follow_up(self._committed)
         return self.result
+
+    def _follow_up(self, record: Record) -> None:
+        """What is due after the decision. Whoever interrupts it leaves the rest to recovery."""
+        spent = {"commit": self._effort.spent_seconds, "waited": self._effort.waited_seconds}
+        followed = self._steward.after_commit(self._state, record, spent)
+        postponed = (*self.result.postponed, *followed.postponed)
+        self._result = replace(self.result, postponed=postponed, hook_failures=followed.hook_failures)
 
     def _finish_tables(self) -> None:
         """Writes the rest of what the tables need, if it is not there yet."""
@@ -447,7 +445,7 @@ class Transaction:
         match outcome:
             case Committed():
                 self._state = self._log.absorb(offer.state, offer.record.encode()).state
-                self._committed_tables = offer.record.tables
+                self._committed = offer.record
                 self._end(self._result_at(offer.record.version))
                 return True
             case Lost(data):
@@ -470,7 +468,7 @@ class Transaction:
         changes, envelope = self._changes, self._envelope
         strategy = self._state.next_strategy if changes.strategy is None else changes.strategy.value
         version = self._state.version.next()
-        return Record(
+        record = Record(
             version=version,
             txid=self._txid,
             previous=self._state.digest,
@@ -492,6 +490,7 @@ class Transaction:
             cancels=tuple(dict.fromkeys((*changes.cancels, *self._yielding))),
             properties=envelope.properties or {},
         )
+        return self._steward.with_hooks(record)
 
     def _end(self, result: CommitResult) -> None:
         self._result = result

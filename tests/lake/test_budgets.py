@@ -15,11 +15,13 @@ from headgate.storage.counting import Tally, counted
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Create, Delete, Get, ListPage, Put, Rename
 
-COMMIT = {
+DECISION = {
     "conditional": {"create": 1},
     "rename": {"put": 1, "rename": 1},
     "filetracker": {"list": 2, "put": 4},
 }
+COMMIT = {strategy: {**counts, "put": counts.get("put", 0) + 1} for strategy, counts in DECISION.items()}
+"""The decision of a version, and then its control entry."""
 
 
 def counted_lake(strategy: str, divisor: int = 10) -> tuple[hg.Lake, Tally]:
@@ -45,7 +47,8 @@ def test_filetracker_decides_in_five_rounds() -> None:
     tally.reset()
     lake.set_properties({"n": "x"})
     kinds = [type(request) for request in tally.history]
-    assert kinds == [Put, ListPage, Put, ListPage, Put, Put]  # the last two at once
+    # The fifth and sixth at once; the last one is the control entry, when all is decided.
+    assert kinds == [Put, ListPage, Put, ListPage, Put, Put, Put]
 
 
 def test_passing_a_boundary_adds_a_checkpoint_and_its_announcement() -> None:
@@ -53,8 +56,16 @@ def test_passing_a_boundary_adds_a_checkpoint_and_its_announcement() -> None:
         lake, tally = counted_lake(strategy)
         for _ in range(9):
             commit(lake, tally)
-        puts = COMMIT[strategy].get("put", 0) + 2
+        puts = COMMIT[strategy]["put"] + 2
         assert commit(lake, tally) == {**COMMIT[strategy], "put": puts}
+
+
+def test_every_window_but_the_first_looks_back_at_the_one_before_with_three_requests() -> None:
+    lake, tally = counted_lake("conditional")
+    for _ in range(19):
+        commit(lake, tally)
+    looking_back = {"get": 1, "list": 1, "put": COMMIT["conditional"]["put"] + 2 + 1}
+    assert commit(lake, tally) == {**COMMIT["conditional"], **looking_back}
 
 
 def test_filetracker_cleans_up_with_a_bounded_number_of_requests_per_version() -> None:
@@ -67,14 +78,14 @@ def test_filetracker_cleans_up_with_a_bounded_number_of_requests_per_version() -
         totals.append(total)
     # The first window has two versions less to clean: those that are kept.
     assert totals[1:] == [totals[1]] * 9
-    assert totals[1] <= 10 * (6 + 7) + 5
+    assert totals[1] <= 10 * (7 + 7) + 8
 
 
 def test_a_lost_race_adds_one_read_and_one_more_try() -> None:
     lake, tally = counted_lake("conditional")
     other = hg.Lake.open(lake._log.driver.store)
     other.set_properties({"other": "x"})
-    assert commit(lake, tally) == {"create": 2, "get": 1}
+    assert commit(lake, tally) == {"create": 2, "get": 1, "put": 1}
 
 
 def test_a_transaction_asks_once_whether_anything_is_new() -> None:
@@ -82,7 +93,7 @@ def test_a_transaction_asks_once_whether_anything_is_new() -> None:
     tally.reset()
     with lake.transaction() as tx:
         tx.set_properties({"a": "1"})
-    assert tally.counts() == {"get": 1, "create": 1}
+    assert tally.counts() == {"get": 1, "create": 1, "put": 1}
 
 
 @pytest.mark.slow
@@ -124,16 +135,27 @@ def test_counted_kinds_are_the_ones_that_change_the_log() -> None:
     """The budget above would not notice a request that the tally does not name."""
     lake, tally = counted_lake("rename")
     commit(lake, tally)
-    assert [type(request) for request in tally.history] == [Put, Rename]
+    assert [type(request) for request in tally.history] == [Put, Rename, Put]
     assert not any(isinstance(request, Create) for request in tally.history)
 
 
 # --- tables -------------------------------------------------------------------------------------------------
 
-APPEND = {"manifest": 1, "manifest list": 1, "metadata": 1, "record": 1, "published": 1, "hint": 1}
-"""What an append writes besides its data file; the last two are for engines that open tables by path."""
+APPEND = {
+    "manifest": 1,
+    "manifest list": 1,
+    "metadata": 1,
+    "record": 1,
+    "published": 1,
+    "hint": 1,
+    "control entry": 1,
+}
+"""What an append writes besides its data file. The last three come after the decision: for engines that open
+tables by path, and as the receipt that all was done."""
 BOUNDARY = {"checkpoint": 2}
 """What the commit that ends a window writes besides."""
+LATER_BOUNDARY = {**BOUNDARY, "recovery mark": 1}
+"""Likewise if there is a window before, which it looks back at."""
 
 
 def kind_of(key: str) -> str:
@@ -141,6 +163,8 @@ def kind_of(key: str) -> str:
     name = key.rpartition("/")[2]
     if key.startswith("control/timeline/"):
         return "announcement"
+    if key.startswith("control/txn/"):
+        return "recovery mark" if name == "recovered.json" else "control entry"
     if key.startswith("control/"):
         return "checkpoint" if key.startswith("control/checkpoint/") else "record"
     if name.endswith(".avro"):
@@ -177,8 +201,8 @@ def test_what_an_append_writes() -> None:
     for part in range(28):
         tally.reset()
         version = table.append(rows(part)).version
-        expected = {"data": 1, **APPEND, **(BOUNDARY if version % 10 == 0 else {})}
-        assert written(tally) == expected, version
+        besides = {10: BOUNDARY, 20: LATER_BOUNDARY}.get(version, {})
+        assert written(tally) == {"data": 1, **APPEND, **besides}, version
 
 
 def test_an_overwrite_announces_itself_once_and_takes_it_back() -> None:
@@ -199,7 +223,7 @@ def test_candidates_by_start_cost_a_listing_at_the_beginning() -> None:
     lake.set_properties({"conflict.candidates": "start"})
     tally.reset()
     lake.set_properties({"n": "x"})
-    assert tally.counts() == {"create": 1, "list": 1}
+    assert tally.counts() == {"create": 1, "list": 1, "put": 1}
 
 
 def test_plans_of_other_tables_cost_nothing() -> None:
@@ -223,7 +247,7 @@ def test_what_a_transaction_over_two_tables_writes() -> None:
     with lake.transaction() as tx:
         for name in ("a.b", "a.c"):
             tx.table(name).append(rows(1))
-    assert written(tally) == {"data": 2, **dict.fromkeys(APPEND, 2), "record": 1}
+    assert written(tally) == {"data": 2, **dict.fromkeys(APPEND, 2), "record": 1, "control entry": 1}
 
 
 def test_a_warm_writer_reads_no_metadata_between_boundaries() -> None:
@@ -251,7 +275,8 @@ def test_an_append_costs_the_same_at_version_10_and_at_version_1000() -> None:
         objects = [request for request in tally.history if isinstance(request, Put)]
         sizes[version] = next(len(put.data) for put in objects if kind_of(put.key) == "metadata")
     assert costs[9] == costs[999] == (APPEND, {"record": 2})
-    assert costs[10][0] == costs[1000][0] == {**APPEND, **BOUNDARY}
+    assert costs[10][0] == {**APPEND, **BOUNDARY}
+    assert costs[20][0] == costs[1000][0] == {**APPEND, **LATER_BOUNDARY}
     # The manifests of at most (divisor − 1) windows of each level are put together.
     assert costs[1000][1]["manifest"] <= 9 * 3
     # The metadata has its full length once 100 snapshots are in it; only digits are added then.

@@ -71,11 +71,13 @@ def test_whole_files_go_without_being_read_and_others_are_written_anew() -> None
     # One row of its own in each of the files that can hold it: gone as a whole.
     assert not [key for key in got(tally) if key.endswith(".parquet")]
     table.append(rows((20, TWO), (21, TWO), (22, TWO)))
+    written_before = table.files()
     tally.reset()
     table.overwrite(rows(), where="id = 21")
     # Read to find the row, and again to write the others anew.
     assert len({key for key in got(tally) if key.endswith(".parquet")}) == 1
     assert ids(table) == [3, 7, 10, 20, 22]
+    (before,) = (file for file in written_before if file.path not in {file.path for file in table.files()})
     assert lake.log(limit=1)[0].record["paths"] == {
         "/sales/orders/day=2026-11-02": {
             "files_added": 1,
@@ -83,6 +85,7 @@ def test_whole_files_go_without_being_read_and_others_are_written_anew() -> None
             "bytes_added": table.files()[-1].size_bytes,
             "files_removed": 1,
             "rows_removed": 3,
+            "bytes_removed": before.size_bytes,
         }
     }
 
@@ -97,11 +100,17 @@ def test_a_file_in_which_nothing_matches_after_all_stays() -> None:
 
 def test_removed_files_and_rows_are_told_by_path() -> None:
     lake, table, _ = days_table()
+    sizes = {path: size_of_day(table, path) for path in ("day=2026-11-01", "day=2026-11-03")}
     table.overwrite(rows())
     paths = lake.log(limit=1)[0].record["paths"]
     assert isinstance(paths, dict)
-    assert paths["/sales/orders/day=2026-11-01"] == {"files_removed": 2, "rows_removed": 3}
-    assert paths["/sales/orders/day=2026-11-03"] == {"files_removed": 1, "rows_removed": 1}
+    for path, files, removed in (("day=2026-11-01", 2, 3), ("day=2026-11-03", 1, 1)):
+        told = {"files_removed": files, "rows_removed": removed, "bytes_removed": sizes[path]}
+        assert paths[f"/sales/orders/{path}"] == told
+
+
+def size_of_day(table: hg.Table, path: str) -> int:
+    return sum(file.size_bytes for file in table.files() if f"/{path}/" in file.path)
 
 
 def test_rows_that_do_not_match_are_shown_and_nothing_is_changed() -> None:

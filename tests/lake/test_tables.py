@@ -248,7 +248,7 @@ def test_wrong_calls_are_told_what_is_wrong_and_change_nothing(
     assert lake.version == 1
 
 
-def test_an_append_writes_four_objects_and_publishes_two() -> None:
+def test_an_append_writes_four_objects_then_publishes_two_and_a_control_entry() -> None:
     store, tally = counted(MemoryStore())
     lake = hg.Lake.init(store, strategy="conditional", divisor=100)
     orders = lake.create_table("sales.orders", DDL)
@@ -258,8 +258,8 @@ def test_an_append_writes_four_objects_and_publishes_two() -> None:
         orders.append(rows(number))
         written = [request.key for request in tally.history if isinstance(request, Put)]
         assert sum(key.endswith(".parquet") for key in written) == 1
-        # One manifest, one manifest list, one metadata file; then the announcement and its hint.
-        assert len(written) == 1 + 3 + 2
+        # A manifest, a manifest list, a metadata file; then the announcement with its hint, and the entry.
+        assert len(written) == 1 + 3 + 2 + 1
         assert tally.counts()["create"] == 1
         assert tally.counts()["get"] <= 2
 

@@ -62,13 +62,17 @@ class Checkpoints:
         state = self.log.state_at_boundary(due)
         if due == GENESIS or state is None or (version != due and self._is_written(due)):
             return False
-        self.log.driver.put(checkpoint_key(due), state.encode())
-        self.unusable.discard(due)
-        if due > self.newest_known:
-            # Only advice where to start: a late write may set it back, which costs a listing.
-            self.log.driver.put(LAST_CHECKPOINT, encode({"version": due.number}))
-            self.newest_known = due
+        self.write(state)
         return True
+
+    def write(self, state: LakeState) -> None:
+        """Writes the checkpoint of a state at a boundary. Idempotent: the bytes are the same each time."""
+        self.log.driver.put(checkpoint_key(state.version), state.encode())
+        self.unusable.discard(state.version)
+        if state.version > self.newest_known:
+            # Only advice where to start: a late write may set it back, which costs a listing.
+            self.log.driver.put(LAST_CHECKPOINT, encode({"version": state.version.number}))
+            self.newest_known = state.version
 
     @property
     def _window(self) -> int:
@@ -158,9 +162,9 @@ class Checkpoints:
         return None
 
 
-def listed_checkpoints(store: Store) -> list[Version]:
-    """The versions of all checkpoints, from one listing."""
-    found = (checkpoint_version(key) for key in all_keys(store, CHECKPOINTS))
+def listed_checkpoints(store: Store, above: Version = GENESIS) -> list[Version]:
+    """The versions of all checkpoints, or of those above a version, from one listing."""
+    found = (checkpoint_version(key) for key in all_keys(store, CHECKPOINTS, after=checkpoint_key(above)))
     return [version for version in found if version is not None]
 
 

@@ -11,6 +11,9 @@ LOG = "control/log/"
 CHECKPOINTS = "control/checkpoint/"
 LAST_CHECKPOINT = f"{CHECKPOINTS}last.json"
 TIMELINE = "control/timeline/"
+ENTRIES = "control/txn/"
+RECOVERED = f"{ENTRIES}recovered.json"
+OUTBOX = "control/outbox/"
 IDENTITY = "headgate.json"
 
 
@@ -20,6 +23,24 @@ def checkpoint_key(version: Version) -> str:
 
 def checkpoint_version(key: str) -> Version | None:
     return _number_between(key, CHECKPOINTS, ".json")
+
+
+def entry_key(version: Version) -> str:
+    """The steward's entry of a version."""
+    return f"{ENTRIES}{version.padded()}.json"
+
+
+def entry_version(key: str) -> Version | None:
+    return _number_between(key, ENTRIES, ".json")
+
+
+def outbox_key(version: Version) -> str:
+    """What says that hooks of a version are not done."""
+    return f"{OUTBOX}{version.padded()}.json"
+
+
+def outbox_version(key: str) -> Version | None:
+    return _number_between(key, OUTBOX, ".json")
 
 
 def announcement_key(txid: TxId) -> str:

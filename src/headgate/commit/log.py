@@ -192,8 +192,12 @@ class CommitLog:
 
     def record(self, version: Version) -> Record:
         """The record of a version that is known to be decided. Not checked against the one after it."""
+        return self.decided(version)[0]
+
+    def decided(self, version: Version) -> tuple[Record, str]:
+        """The record of a version that is known to be decided, and its digest. Likewise not checked."""
         data, origin = self._read_one(version)
-        return Record.decode(data, version, origin)
+        return Record.decode(data, version, origin), digest(data)
 
     def _read_anywhere(self, numbers: range) -> list[tuple[bytes, str]]:
         """Records of versions that are known to be decided, whichever strategy decided them."""

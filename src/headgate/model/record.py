@@ -146,6 +146,7 @@ KNOWN_FIELDS = (
     "cancels",
     "next_strategy",
     "properties",
+    "hooks",
 )
 
 
@@ -182,6 +183,7 @@ class Record:
     completes: tuple[TxId, ...] = ()
     cancels: tuple[TxId, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    hooks: tuple[str, ...] = ()
     unknown: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
@@ -219,6 +221,8 @@ class Record:
             fields["cancels"] = [txid.text for txid in self.cancels]
         if self.properties:
             fields["properties"] = dict(self.properties)
+        if self.hooks:
+            fields["hooks"] = [*self.hooks]
         return fields
 
     def encode(self) -> bytes:
@@ -256,6 +260,7 @@ class Record:
             completes=tuple(_txid(source, text) for text in source.texts("completes")),
             cancels=tuple(_txid(source, text) for text in source.texts("cancels")),
             properties=source.text_by_name("properties"),
+            hooks=source.texts("hooks"),
             unknown=source.unknown(*KNOWN_FIELDS),
         )
 

@@ -187,6 +187,7 @@ class PathChange:
     bytes_added: int = 0
     files_removed: int = 0
     rows_removed: int = 0
+    bytes_removed: int = 0
 
     def __add__(self, other: PathChange) -> PathChange:
         return PathChange(
@@ -195,6 +196,7 @@ class PathChange:
             self.bytes_added + other.bytes_added,
             self.files_removed + other.files_removed,
             self.rows_removed + other.rows_removed,
+            self.bytes_removed + other.bytes_removed,
         )
 
     def to_json(self) -> dict[str, Json]:
@@ -204,6 +206,7 @@ class PathChange:
             "bytes_added": self.bytes_added,
             "files_removed": self.files_removed,
             "rows_removed": self.rows_removed,
+            "bytes_removed": self.bytes_removed,
         }
         return {name: count for name, count in counts.items() if count}
 
@@ -218,4 +221,5 @@ class PathChange:
             count("bytes_added"),
             count("files_removed"),
             count("rows_removed"),
+            count("bytes_removed"),
         )

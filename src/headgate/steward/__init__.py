@@ -1,0 +1,1 @@
+"""What happens around commits: control entries, recovery, hooks."""

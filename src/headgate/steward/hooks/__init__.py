@@ -1,0 +1,1 @@
+"""Actions that run after a commit, and who runs them."""

@@ -1,0 +1,84 @@
+"""Running hooks: one after the other, each tried again, none in the way of those that do not need it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from headgate.core.hook_rules import due, held_up_by, in_order
+from headgate.core.retry import delay_seconds
+from headgate.core.secrets import clean_text
+from headgate.host import Host
+from headgate.model.commit_event import CommitEvent
+from headgate.model.control_entry import HookRun, HookState
+from headgate.model.record import Record
+from headgate.steward.hooks.hook import Hook
+
+MAX_ERROR = 1000
+"""How many characters of an error are kept."""
+
+
+class HookRunner:
+    """The hooks that this process has registered."""
+
+    def __init__(self, host: Host, hooks: Sequence[Hook] = ()) -> None:
+        self._host = host
+        self._hooks = {hook.name: hook for hook in hooks}
+        rules = in_order([hook.rule for hook in hooks])
+        self._rules = {rule.name: rule for rule in rules}
+
+    def with_hook(self, hook: Hook) -> HookRunner:
+        """These and one more; refused if they then wait for each other."""
+        return HookRunner(self._host, (*self._hooks.values(), hook))
+
+    @property
+    def hooks(self) -> tuple[Hook, ...]:
+        """All hooks, in the order in which they run."""
+        return tuple(self._hooks[name] for name in self._rules)
+
+    def due(self, record: Record) -> tuple[str, ...]:
+        """The hooks that a commit asks for, in order."""
+        return due(tuple(self._rules.values()), record)
+
+    def run(self, event: CommitEvent, runs: Sequence[HookRun], *, retry: bool = False) -> tuple[HookRun, ...]:
+        """Runs those of `runs` that are pending, and with `retry` those that have failed, if registered here.
+
+        Never raises for a failure of a hook: what became of each is in the result, in the same order.
+        """
+        known = {run.name: run for run in runs}
+        wanted = {HookState.PENDING, HookState.FAILED} if retry else {HookState.PENDING}
+        for name in [name for name in self._rules if name in known and known[name].state in wanted]:
+            waits_for = held_up_by(self._rules[name], known)
+            if waits_for:
+                told = f"waits for {', '.join(waits_for)}"
+                known[name] = replace(known[name], state=HookState.PENDING, error=told)
+            else:
+                known[name] = self._tried(self._hooks[name], event, known[name])
+        return tuple(known[run.name] for run in runs)
+
+    def _tried(self, hook: Hook, event: CommitEvent, before: HookRun) -> HookRun:
+        started = self._host.elapsed()
+        run = before
+        for attempt in range(1, hook.retry.attempts + 1):
+            error = _failure(hook, event)
+            seconds = before.seconds + self._host.elapsed() - started
+            attempts = before.attempts + attempt
+            if error is None:
+                return HookRun(hook.name, HookState.DONE, attempts, seconds)
+            run = HookRun(hook.name, HookState.FAILED, attempts, seconds, error)
+            over = self._host.elapsed() - started >= hook.retry.total.total_seconds()
+            if over or attempt == hook.retry.attempts:
+                break
+            # The policy lets the first repetition go at once, which a hook's cause seldom forgives.
+            self._host.sleep(delay_seconds(hook.retry, attempt + 1, self._host.chance()))
+        return run
+
+
+def _failure(hook: Hook, event: CommitEvent) -> str | None:
+    """Runs the action once; what it said if it failed."""
+    try:
+        hook.action.run(event)
+    except Exception as error:  # noqa: BLE001 — code of others: whatever it raises is its failure, and is kept
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return clean_text(told)[:MAX_ERROR]
+    return None

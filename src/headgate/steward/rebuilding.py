@@ -1,0 +1,110 @@
+"""Making all of `control/` but the log anew, whatever is there: entries, checkpoints, the outbox.
+
+What was there is replaced, then what does not belong there is removed; readers and writers may go on. The
+states of hooks are known to entries alone, so those of an entry that fits its record are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from headgate.commit.layout import (
+    CHECKPOINTS,
+    ENTRIES,
+    LAST_CHECKPOINT,
+    OUTBOX,
+    RECOVERED,
+    checkpoint_key,
+    checkpoint_version,
+    entry_key,
+    entry_version,
+    outbox_key,
+    outbox_version,
+)
+from headgate.commit.log import RECORDS_AT_ONCE
+from headgate.core.windows import boundary_at_or_before
+from headgate.model.control_entry import ControlEntry
+from headgate.model.identifiers import Version
+from headgate.model.state import LakeState
+from headgate.steward.steward import Steward, recovered_entry
+from headgate.storage.listing import all_keys
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What was made anew, up to version `until`, and what was removed because it belonged to nothing."""
+
+    until: int
+    entries: int = 0
+    checkpoints: int = 0
+    published: int = 0
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilding:
+    """Through one handle of a lake. `progress` is told how many versions are done, of how many."""
+
+    steward: Steward
+    progress: Callable[[int, int], None]
+
+    def run(self) -> RebuildReport:
+        newest = self.steward.checkpoints.refresh()
+        # Listed before anything is made, so that nothing new is taken for a stray.
+        strays = self._derived(newest.version)
+        report = self._versions(newest, strays)
+        for name, table in newest.tables.items():
+            self.steward.publish(name, table)
+        self.steward.entries.set_recovered(newest.version)
+        for key in sorted(strays):
+            self.steward.log.driver.store.delete(key)
+        return replace(report, published=len(newest.tables), removed=tuple(sorted(strays)))
+
+    def _derived(self, until: Version) -> set[str]:
+        """What is there now, but for what later versions brought."""
+        store = self.steward.log.driver.store
+        keys = {key for prefix in (ENTRIES, OUTBOX, CHECKPOINTS) for key in all_keys(store, prefix)}
+        return {key for key in keys - {RECOVERED, LAST_CHECKPOINT} if not _is_later(key, until)}
+
+    def _versions(self, newest: LakeState, strays: set[str]) -> RebuildReport:
+        """Makes the entries and checkpoints of all versions, and takes them out of `strays`."""
+        report = RebuildReport(newest.version.number)
+        state, divisor = self.steward.checkpoints.genesis, self.steward.log.identity.divisor
+        while state.version < newest.version:
+            # Up to the next boundary at most: its state is then at hand.
+            to_boundary = divisor - state.version.number % divisor
+            left = newest.version.number - state.version.number
+            progress = self.steward.log.advance(state, min(left, to_boundary, RECORDS_AT_ONCE))
+            state = progress.state
+            for record in progress.records:
+                self._write(record.version, strays)
+            if state.version == boundary_at_or_before(state.version, divisor):
+                self.steward.checkpoints.write(state)
+                strays.discard(checkpoint_key(state.version))
+                report = replace(report, checkpoints=report.checkpoints + 1)
+            report = replace(report, entries=state.version.number)
+            self.progress(state.version.number, newest.version.number)
+        return report
+
+    def _write(self, version: Version, strays: set[str]) -> None:
+        entry = self._entry(version)
+        self.steward.entries.write(entry)
+        strays.discard(entry_key(version))
+        if entry.open_hooks:
+            strays.discard(outbox_key(version))
+
+    def _entry(self, version: Version) -> ControlEntry:
+        record, digest = self.steward.log.decided(version)
+        made = recovered_entry(record, digest)
+        before = self.steward.entries.read(version)
+        if before is None or (before.record, before.txid) != (digest, record.txid):
+            return made
+        known = {hook.name: hook for hook in before.hooks}
+        hooks = tuple(known.get(hook.name, hook) for hook in made.hooks)
+        return replace(made, hooks=hooks, timings=before.timings, recovered=before.recovered)
+
+
+def _is_later(key: str, until: Version) -> bool:
+    version = entry_version(key) or outbox_version(key) or checkpoint_version(key)
+    return version is not None and version > until

@@ -1,0 +1,178 @@
+"""What is due after a commit, in its order: publishing, checkpoint and clean-up, hooks, the control entry.
+
+The version is decided before any of it, and nothing here can change that. A step that fails is reported, its
+version stays without an entry, and the next one who recovers does the work again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headgate.commit.checkpoints import Checkpoints
+from headgate.commit.log import CommitLog
+from headgate.commit.strategy import clean_up, known_strategy
+from headgate.core.descriptor import commit_event, descriptor
+from headgate.core.windows import boundary_at_or_before
+from headgate.errors import HeadgateError
+from headgate.model.commit_event import CommitEvent
+from headgate.model.control_entry import ControlEntry, HookRun
+from headgate.model.identifiers import Version
+from headgate.model.record import Record
+from headgate.model.state import LakeState
+from headgate.model.strategy import StrategyName
+from headgate.model.table import TableAction, TableCommit, TableRef
+from headgate.publishing import publish
+from headgate.steward.control import ControlEntries
+from headgate.steward.hooks.hook import Hook
+from headgate.steward.hooks.runner import HookRunner
+
+if TYPE_CHECKING:
+    from headgate.iceberg.loader import TableLoader
+
+
+LOOK_BACK = 4
+"""How many windows a writer at a boundary looks back at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aftermath:
+    """What followed from a commit: work that had to be postponed, and hooks that are not done, with why."""
+
+    postponed: tuple[str, ...] = ()
+    hook_failures: tuple[str, ...] = ()
+
+
+@dataclass
+class Steward:
+    """Does for one handle of a lake what is due after its commits."""
+
+    log: CommitLog
+    checkpoints: Checkpoints
+    loader: Callable[[], TableLoader]
+    runner: HookRunner
+    entries: ControlEntries = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.entries = ControlEntries(self.log.driver)
+
+    def register(self, hook: Hook) -> None:
+        """Runs `hook` after commits of this handle from now on."""
+        self.runner = self.runner.with_hook(hook)
+
+    def with_hooks(self, record: Record) -> Record:
+        """A record that is about to be offered, with the names of the hooks that it asks for.
+
+        So whoever finds the version without its entry knows what was to be run, though not how.
+        """
+        names = self.runner.due(record)
+        return replace(record, hooks=names) if names else record
+
+    def after_commit(self, state: LakeState, record: Record, timings: dict[str, float]) -> Aftermath:
+        """What is due once `record` is decided and `state` is the lake after it. Raises for no failure."""
+        postponed = [
+            *self._attempted(
+                [(f"publishing {t.name}", partial(self.publish, t.name, t.table)) for t in published(record)]
+            ),
+            *self._attempted([("checkpoint and clean-up", partial(self._checkpoint, state))]),
+        ]
+        host = self.log.driver.host
+        started = host.elapsed()
+        hooks = self.runner.run(self.event(record), [HookRun(name) for name in record.hooks])
+        if hooks:
+            timings = {**timings, "hooks": host.elapsed() - started}
+        if not postponed:
+            entry = control_entry(record, state.digest, hooks, timings)
+            postponed += self._attempted([("the control entry", partial(self.entries.write, entry))])
+        if not postponed:
+            postponed += self._attempted([("recovery", partial(self._look_back, state.version))])
+        return Aftermath(
+            tuple(postponed), tuple(f"{h.name}: {h.error}" for h in hooks if h.error is not None)
+        )
+
+    def event(self, record: Record) -> CommitEvent:
+        """What hooks are told of a version."""
+        store = self.log.driver.store
+        return commit_event(record, self.log.identity.lake_id, store.describe(), store.uri())
+
+    def publish(self, name: str, table: TableRef) -> None:
+        """Announces a table, as it was or as it is by now, to engines that open it by path."""
+        loader = self.loader()
+        publish(
+            self.log.driver,
+            table,
+            newest=lambda: self.checkpoints.refresh().tables.get(name),
+            metadata=lambda ref: loader.metadata(ref.metadata).data,
+        )
+
+    def _attempted(self, steps: list[tuple[str, Callable[[], None]]]) -> list[str]:
+        """Does all steps, at once where there are several; returns which failed, and why."""
+        told = self.log.driver.host.together([partial(_problem, name, step) for name, step in steps])
+        return [problem for problem in told if problem is not None]
+
+    def _checkpoint(self, state: LakeState) -> None:
+        passed_boundary = self.checkpoints.write_due(state.version)
+        if passed_boundary and known_strategy(state.next_strategy) is StrategyName.FILETRACKER:
+            cleaned = clean_up(self.log.driver)
+            if cleaned.error is not None:
+                raise cleaned.error
+
+    def _look_back(self, version: Version) -> None:
+        """At a boundary, makes up for entries of the window before the one that ends here.
+
+        Not of this one: its writers may be alive, and about to write their own. Runs no hooks.
+        """
+        divisor = self.log.identity.divisor
+        if version != boundary_at_or_before(version, divisor) or version.number <= divisor:
+            return
+        until = Version(version.number - divisor)
+        since = self.entries.recovered()
+        if since >= until:
+            return
+        # Bounded: what a lake has missed for long is the business of `recover`.
+        first = max(since.number, until.number - LOOK_BACK * divisor)
+        written = self.entries.written_above(Version(first))
+        for missing in range(first + 1, until.number + 1):
+            if Version(missing) not in written:
+                self.make_up_for(Version(missing))
+        if first == since.number:
+            self.entries.set_recovered(until)
+
+    def make_up_for(self, version: Version) -> ControlEntry:
+        """Publishes what a version changed, if nothing newer is there, and writes its entry."""
+        record, digest = self.log.decided(version)
+        newest = self.checkpoints.refresh()
+        for table in published(record):
+            if newest.tables.get(table.name) == table.table:
+                self.publish(table.name, table.table)
+        entry = recovered_entry(record, digest)
+        self.entries.write(entry)
+        return entry
+
+
+def control_entry(
+    record: Record, digest: str, hooks: tuple[HookRun, ...], timings: dict[str, float]
+) -> ControlEntry:
+    """The entry of a version, from its record."""
+    return ControlEntry(record.version, record.txid, digest, descriptor(record), hooks, timings)
+
+
+def recovered_entry(record: Record, digest: str) -> ControlEntry:
+    """The entry that the writer of a version did not write. Its hooks are as good as never run."""
+    hooks = tuple(HookRun(name) for name in record.hooks)
+    return replace(control_entry(record, digest, hooks, {}), recovered=True)
+
+
+def published(record: Record) -> list[TableCommit]:
+    """The tables that a commit leaves behind for other engines."""
+    return [table for table in record.tables if table.action is not TableAction.DROP]
+
+
+def _problem(name: str, step: Callable[[], None]) -> str | None:
+    try:
+        step()
+    except HeadgateError as error:
+        return f"{name}: {error.problem}"
+    return None
