@@ -1,0 +1,83 @@
+"""A process that dies at a given request: before it is sent, or after it was carried out and before its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from headgate.host import SystemHost
+from headgate.storage.capabilities import Store
+from headgate.storage.intercept import Proceed, intercepted
+from headgate.storage.listing import all_keys
+from headgate.storage.memory import MemoryStore
+from headgate.storage.requests import Answer, Request
+
+T = TypeVar("T")
+
+MAX_REQUESTS = 2000
+
+
+class Crash(BaseException):
+    """The end of the process: nothing catches it but the sweep."""
+
+
+class OneByOne(SystemHost):
+    """Sends requests one after the other, so that the k-th is the same one in every run."""
+
+    def together(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
+        return [task() for task in tasks]
+
+    def background(self, work: Callable[[], None], name: str) -> bool:
+        return False
+
+    def sleep(self, seconds: float) -> None:
+        pass
+
+
+@dataclass
+class Death:
+    """Comes at request number `at`, after it was carried out if `late`; from then on nothing goes through."""
+
+    at: int
+    late: bool
+    asked: int = 0
+    came: bool = False
+    request: Request | None = None
+
+    def intercept(self, request: Request, proceed: Proceed) -> Answer:
+        if self.came:
+            raise Crash
+        self.asked += 1
+        if self.asked != self.at:
+            return proceed(request)
+        self.came, self.request = True, request
+        if self.late:
+            proceed(request)
+        raise Crash
+
+
+def copied(store: MemoryStore) -> MemoryStore:
+    """Another store with the same content."""
+    copy = MemoryStore(store.describe().removeprefix("memory://"))
+    for key in all_keys(store, ""):
+        copy.put(key, store.get(key) or b"")
+    return copy
+
+
+def deaths(before: MemoryStore, act: Callable[[Store], object]) -> Iterator[tuple[MemoryStore, Death]]:
+    """What `act` leaves behind on storage if it dies at each of its requests, and at last if it does not.
+
+    `act` is run from the same beginning each time. The sweep ends by itself when a run gets through.
+    """
+    for at in range(1, MAX_REQUESTS):
+        for late in (False, True):
+            store, death = copied(before), Death(at, late)
+            try:
+                act(intercepted(store, death.intercept))
+            except Crash:
+                assert death.came
+            yield store, death
+        if not death.came:
+            return
+    raise AssertionError(f"more than {MAX_REQUESTS} requests")

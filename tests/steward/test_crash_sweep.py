@@ -1,0 +1,224 @@
+"""Writers that die at every one of their requests. Then somebody recovers, and everything must be as it should.
+
+The sweep finds the requests by itself: one that is added later is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pytest
+
+import headgate as hg
+from headgate.core.descriptor import descriptor
+from headgate.model.commit_event import CommitEvent
+from headgate.model.identifiers import Version
+from headgate.steward.hooks.hook import Hook
+from headgate.storage.capabilities import Store
+from headgate.storage.memory import MemoryStore
+from tests.steward.crashes import OneByOne, deaths
+
+STRATEGIES = ("conditional", "rename", "filetracker")
+DIVISOR = 4
+
+
+@dataclass
+class Told:
+    """An action that remembers what it was told."""
+
+    events: list[str] = field(default_factory=list)
+
+    def run(self, event: CommitEvent) -> None:
+        self.events.append(event.id)
+
+    def describe(self) -> str:
+        return "remembers"
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "name": [f"n{number}" for number in ids]})
+
+
+def begun(strategy: str, versions: int) -> MemoryStore:
+    """A lake with two tables and some rows, at a given version."""
+    store = MemoryStore("lake")
+    lake = hg.Lake.init(store, strategy=strategy, divisor=DIVISOR)
+    for name in ("a.b", "a.c"):
+        lake.create_table(name, "id BIGINT, name STRING")
+    lake.table("a.b").append(rows(1, 2, 3))
+    while lake.version < versions:
+        lake.table("a.b").append(rows(10 + lake.version))
+    return store
+
+
+def opened(store: Store, *hooks: Hook) -> hg.Lake:
+    return hg.Lake.open(store, hooks=hooks, host=OneByOne())
+
+
+def content(lake: hg.Lake) -> dict[str, list[tuple[int, str]]]:
+    return {
+        name: sorted((row["id"], row["name"]) for row in lake.table(name).read_arrow().to_pylist())
+        for name in lake.tables()
+    }
+
+
+def append(lake: hg.Lake) -> None:
+    lake.table("a.b").append(rows(100))
+
+
+def two_tables(lake: hg.Lake) -> None:
+    with lake.transaction(args=["both"]) as tx:
+        tx.table("a.b").append(rows(100))
+        tx.table("a.c").append(rows(200))
+
+
+def delete(lake: hg.Lake) -> None:
+    lake.table("a.b").delete("id = 2")
+
+
+def upsert(lake: hg.Lake) -> None:
+    lake.table("a.b").upsert(pa.table({"id": [2, 50], "name": ["new", "fifty"]}), keys=["id"])
+
+
+def rewrite(lake: hg.Lake) -> None:
+    with lake.transaction() as tx:
+        tx.table("a.b")._compact([file.path for file in lake.table("a.b").files()])
+
+
+def create(lake: hg.Lake) -> None:
+    lake.create_table("a.d", "id BIGINT, name STRING")
+
+
+CHANGES = (append, two_tables, delete, upsert, rewrite, create)
+
+
+def require_whole(lake: hg.Lake) -> None:
+    """Every version has the entry that its record asks for, and every table is announced as it is."""
+    for number in range(1, lake.version + 1):
+        record, digest = lake._log.decided(Version(number))
+        entry = lake.control(number)
+        assert entry is not None, number
+        assert (entry.record, entry.txid) == (digest, record.txid)
+        assert entry.descriptor == descriptor(record)
+        assert [hook.name for hook in entry.hooks] == [*record.hooks]
+    store = lake._driver.store
+    for name in lake.tables():
+        ref = lake._table_ref(name)
+        hint = (store.get(f"{ref.location}/metadata/version-hint.text") or b"").decode()
+        assert store.get(f"{ref.location}/metadata/v{hint}.metadata.json") == store.get(ref.metadata), name
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("base", [6, 7], ids=["within a window", "at its end"])
+def test_a_change_that_dies_anywhere(strategy: str, change: Callable[[hg.Lake], None], base: int) -> None:
+    before = begun(strategy, base)
+    old = content(opened(before))
+    complete = False
+    seen = set()
+    for store, death in deaths(before, lambda dying: change(opened(dying, Hook("told", Told())))):
+        told = Told()
+        lake = opened(store, Hook("told", told))
+        report = lake.recover()
+        seen.add(lake.version)
+        new = content(lake)
+        if not death.came:
+            complete = True
+            assert lake.version == base + 1
+            assert not report.changed
+        elif lake.version == base:
+            assert new == old, death
+        require_whole(lake)
+        # All or nothing: the same content whenever the version is there.
+        if lake.version > base:
+            assert new == expected(strategy, base, change), death
+            entry = lake.control(base + 1)
+            assert entry is not None and not entry.open_hooks
+            assert told.events == [f"{lake.id}-{base + 1}"] * bool(report.hooks_done)
+        assert not lake.recover().changed
+        lake.table("a.c").append(rows(7))
+        assert (7, "n7") in content(lake)["a.c"]
+    assert complete
+    assert seen == {base, base + 1}
+
+
+_EXPECTED: dict[tuple[str, int, str], dict[str, list[tuple[int, str]]]] = {}
+
+
+def expected(strategy: str, base: int, change: Callable[[hg.Lake], None]) -> dict[str, list[tuple[int, str]]]:
+    """What the tables hold after a change that nothing disturbed."""
+    key = (strategy, base, change.__name__)
+    if key not in _EXPECTED:
+        lake = opened(begun(strategy, base))
+        change(lake)
+        _EXPECTED[key] = content(lake)
+    return _EXPECTED[key]
+
+
+def test_hooks_that_die_anywhere_are_run_at_least_once() -> None:
+    """The hook itself asks the storage: it dies inside, too."""
+    before = begun("conditional", 6)
+    for store, _ in deaths(before, lambda dying: append(opened(dying, Hook("copy", Copies(dying))))):
+        lake = opened(store, Hook("copy", Copies(store)))
+        lake.recover()
+        if lake.version > 6:
+            assert store.get("data/copied") == f"{lake.id}-7".encode()
+            assert lake.open_hooks() == ()
+        require_whole(lake)
+
+
+@dataclass
+class Copies:
+    """An action that writes to the storage."""
+
+    store: Store
+
+    def run(self, event: CommitEvent) -> None:
+        self.store.put("data/copied", event.id.encode())
+
+    def describe(self) -> str:
+        return "copies"
+
+
+def unfinished(versions: int, missing: int) -> MemoryStore:
+    """A lake whose last versions lack their entries, checkpoints and announcements, with hooks to run."""
+    store = begun("conditional", versions - missing)
+    lake = opened(store, Hook("told", Told()))
+    hints = {name: f"{lake._table_ref(name).location}/metadata/version-hint.text" for name in lake.tables()}
+    kept = {key: store.get(key) for key in hints.values()}
+    for number in range(missing):
+        lake.table("a.b").append(rows(500 + number))
+    for number in range(versions - missing + 1, versions + 1):
+        store.delete(f"control/txn/{number:020d}.json")
+        store.delete(f"control/checkpoint/{number:020d}.json")
+    for key, data in kept.items():
+        store.put(key, data or b"")
+    return store
+
+
+def test_a_recovery_that_dies_anywhere_is_recovered() -> None:
+    before = unfinished(10, 5)
+    rows_before = content(opened(before))
+    for store, _ in deaths(before, lambda dying: opened(dying, Hook("told", Told())).recover()):
+        lake = opened(store, Hook("told", Told()))
+        lake.recover()
+        assert not lake.recover().changed
+        assert content(lake) == rows_before
+        assert lake.open_hooks() == ()
+        require_whole(lake)
+        assert store.get(f"control/checkpoint/{8:020d}.json") is not None
+
+
+def test_rebuilding_that_dies_anywhere_is_rebuilt() -> None:
+    before = unfinished(9, 3)
+    before.put(f"control/txn/{2:020d}.json", b"damaged")
+    before.put(f"control/txn/{77:020d}.json", b"of no version")
+    rows_before = content(opened(before))
+    for store, _ in deaths(before, lambda dying: opened(dying).rebuild_control()):
+        lake = opened(store)
+        lake.rebuild_control()
+        assert content(lake) == rows_before
+        require_whole(lake)
+        assert {hook.version for hook in lake.open_hooks()} == {7, 8, 9}
