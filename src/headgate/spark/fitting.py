@@ -52,6 +52,8 @@ def _column(df: DataFrame, field: spark.StructField) -> Column:
 
 def exact(column: Column, given: spark.DataType, field: spark.StructField) -> Column:
     """The column, whose values are all of the type of `field`, with that type and its ids."""
+    if given == field.dataType and isinstance(given, spark.AtomicType):
+        return column.alias(field.name, metadata=field.metadata)  # each cast is some calls to the JVM
     # A cast goes by position, so the order must be right first.
     ordered = reordered(column, given, field.dataType)
     # The cast also puts the ids of fields inside structs into the type. `DataFrame.to` would not: it leaves

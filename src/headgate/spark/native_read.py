@@ -19,7 +19,6 @@ from headgate.errors import InternalError
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.positions import FILE_PATH, POS
 from headgate.spark.fitting import quoted
-from headgate.spark.reach import require_hadoop_uri
 
 READ_OPTIONS = {
     # The names are those of files, not patterns, and their directories mean nothing.
@@ -40,12 +39,14 @@ _LOCAL, _LOCAL_SHORT = "file:///", "file:/"
 class NativeFiles:
     """Data files in a place that Spark's Hadoop client reaches, to be read with the columns of `struct`.
 
-    `names` are those by which Spark reads the columns. `path` and `position` are names for the place of a
-    row, which `struct` has not.
+    `root` is what their paths begin with, and `hadoop_root` what the Hadoop client calls it. `names` are
+    those by which Spark reads the columns. `path` and `position` are names for the place of a row, which
+    `struct` has not.
     """
 
     spark: SparkSession
     root: str
+    hadoop_root: str
     files: tuple[PlannedFile, ...]
     struct: StructType
     names: Mapping[str, str]
@@ -98,12 +99,13 @@ class NativeFiles:
 
     def _named(self, rows: DataFrame, *more: Column) -> DataFrame:
         """The rows with the columns as the table calls them, and with `more`."""
+        if not more and rows.columns == self.struct.names:
+            return rows  # each column is some calls to the JVM
         columns = [
             sf.col(quoted(self.names[field.name])).alias(field.name, metadata=field.metadata)
             for field in self.struct.fields
         ]
-        as_read = rows.columns == [*self.struct.names]
-        return rows if as_read and not more else rows.select(*columns, *more)
+        return rows.select(*columns, *more)
 
     def _placed(self, scan: DataFrame) -> DataFrame:
         # Not by its name: the table may have a column that is called so.
@@ -136,10 +138,7 @@ class NativeFiles:
     # --- names of files ---------------------------------------------------------------------------------
 
     def _hadoop_path(self, path: str) -> str:
-        return self._hadoop_root() + path.removeprefix(self.root)
-
-    def _hadoop_root(self) -> str:
-        return require_hadoop_uri(self.spark, self.root)
+        return self.hadoop_root + path.removeprefix(self.root)
 
     def shown(self) -> dict[str, tuple[str, ...]]:
         """By the path of each file in the manifest, the names that Spark may show for it."""

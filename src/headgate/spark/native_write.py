@@ -36,7 +36,8 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     driver, metadata = target.driver, target.metadata
     directories = directory_columns(metadata.schema, metadata.spec)
     attempt = target.loader.key(target.new_directory())
-    rows = layout.distributed(df.withColumns(directories), tuple(directories))
+    placed = df.withColumns(directories) if directories else df
+    rows = layout.distributed(placed, tuple(directories))
     writer = rows.write.mode("append").options(**COMMITTER, **layout.parquet_options())
     if directories:
         writer = writer.partitionBy(*directories)

@@ -28,7 +28,7 @@ from headgate.spark.jobs import unknown_column
 from headgate.spark.native_read import NativeFiles
 from headgate.spark.partitioning import register_bucket
 from headgate.spark.places import Located
-from headgate.spark.reach import Way, way_to_read
+from headgate.spark.reach import Way, require_hadoop_uri, way_to_read
 from headgate.spark.session import prepared
 from headgate.spark.types import FIELD_ID, schema_to_spark
 from headgate.storage.capabilities import Store
@@ -107,7 +107,8 @@ class Scan:
     def _native(self, spark: SparkSession, schema: Schema) -> NativeFiles:
         struct, places = schema_to_spark(schema), position_columns(schema)
         names = {field.name: self._name_in_scan(field) for field in struct.fields}
-        return NativeFiles(spark, self.driver.store.uri(), self.files, struct, names, *places)
+        root = self.driver.store.uri()
+        return NativeFiles(spark, root, require_hadoop_uri(spark, root), self.files, struct, names, *places)
 
     def _name_in_scan(self, field: StructField) -> str:
         """What a column is called while Spark reads it: by its own name, or by one that no file has.
