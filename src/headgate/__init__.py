@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headgate.core.log_entry import LogEntry
 from headgate.core.retry import RetryPolicy
-from headgate.entries import LogEntry
 from headgate.errors import (
     AlreadyExistsError,
     CommitUnknownError,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import partial
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,12 @@ from headgate.core.conflict import Incompatible
 from headgate.core.fold import empty_state
 from headgate.core.instants import timeline
 from headgate.core.isolation import Isolation, isolation_named
+from headgate.core.log_entry import LogEntry, log_entry
+from headgate.core.log_query import LogQuery
 from headgate.core.lookup import found_table, found_tag
 from headgate.core.recovery_plan import dead_plans
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds
 from headgate.core.settings import CANDIDATES
-from headgate.entries import LogEntry, log_entry
 from headgate.envelope import Envelope, make_envelope
 from headgate.errors import (
     AlreadyExistsError,
@@ -40,6 +42,7 @@ from headgate.model.control_entry import ControlEntry
 from headgate.model.identifiers import TxId, is_txid
 from headgate.model.identity import DEFAULT_DIVISOR, LakeIdentity
 from headgate.model.instant import Instant
+from headgate.model.metrics import Metrics
 from headgate.model.probe import ProbeReport, Promise
 from headgate.model.record import Record
 from headgate.model.recovery import RecoveryReport
@@ -259,11 +262,24 @@ class Lake:
         """
         return self.at().sql(spark, query)
 
-    def log(self, *, limit: int | None = None, before: int | None = None) -> tuple[LogEntry, ...]:
+    def log(
+        self,
+        *,
+        limit: int | None = None,
+        before: int | None = None,
+        table: str | None = None,
+        user: str | None = None,
+        since: str | date | datetime | None = None,
+        kind: str | None = None,
+    ) -> tuple[LogEntry, ...]:
         """The commits, newest first: all, or `limit` of them, or only those below version `before`.
 
-        Every record is checked against the digest that the one after it carries.
+        Further only those that changed `table` (a name, or a pattern as `sales.*`), by `user`, not before
+        the moment `since`, or of a `kind`: `commit`, `plan`, `cancel`, `switch`, what was done to a table
+        (`create`, `drop`, …) or to its rows (`append`, `delete`, …). Every record that is read is checked
+        against the digest that the one after it carries.
         """
+        query = LogQuery.of(table, kind, user, None if since is None else moment(since))
         if limit is not None and whole_number("limit", limit) < 0:
             raise InvalidInputError(f"limit must not be negative, but is {limit}")
         below = None if before is None else whole_number("before", before)
@@ -271,8 +287,15 @@ class Lake:
         if below is not None:
             last = version_number(max(0, min(below - 1, newest.version.number)))
             newest = state_at(self._checkpoints, newest, last)
-        count = newest.version.number if limit is None else limit
-        return tuple(log_entry(record) for record in self._log.records_down(newest, count))
+        count = newest.version.number if limit is None or query != LogQuery() else limit
+        records = self._log.records_down(newest, count)
+        return tuple(islice(map(log_entry, query.chosen(records)), limit))
+
+    def log_frame(self, spark: SparkSession, **query: Any) -> DataFrame:
+        """The same as `log`, as a DataFrame: one row for each commit."""
+        from headgate.spark.log_read import log_frame
+
+        return log_frame(spark, self.log(**query))
 
     def timeline(self, *, limit: int | None = 50, pending: bool = False) -> tuple[Instant, ...]:
         """What is running and planned, then what has ended, newest first.
@@ -490,6 +513,10 @@ class Lake:
         scheduled = [self._log.record(plan.version) for plan in newest.plans.values()]
         running = self._announcements.running(is_over=newest.cancelled.__contains__)
         return dead_plans(newest.plans, scheduled, running, self._driver.host.now(), patience)
+
+    def metrics(self) -> Metrics:
+        """What this handle has done since it was opened: commits, conflicts, hooks, requests, bytes."""
+        return self._steward.ledger.metrics(self._driver.meter.counts())
 
     def rebuild_control(self, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:
         """Makes everything anew that is derived from the log, and removes what belongs to no version.

@@ -543,6 +543,7 @@ class Transaction:
         outcome = resolve(conflicts)
         if isinstance(outcome, Rebasable):
             return outcome
+        self._steward.ledger.refused(conflict.name for conflict in conflicts)
         was_pending = {one.record.version for one in chosen if one.was_pending}
         raise TransactionConflictError(conflict_text(conflicts, was_pending), next_step(conflicts), conflicts)
 
@@ -559,12 +560,14 @@ class Transaction:
             self._open(), record, self._evidence
         )
         if not done:
+            self._steward.ledger.refused(conflict.name for conflict in conflicts)
             raise TransactionConflictError(conflict_text(conflicts), next_step(conflicts), conflicts)
 
     def _refuse_pending(self, changes: Changes) -> tuple[TxId, ...]:
         """Refuses what cannot go beside what is pending; returns the plans that make way for it."""
         verdict = self._presence.verdict(changes, self._state)
         if verdict.conflicts:
+            self._steward.ledger.refused(["pending"])
             raise PendingConflictError.of(verdict.conflicts)
         return verdict.cancels
 

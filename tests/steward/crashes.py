@@ -1,4 +1,4 @@
-"""A process that dies at a given request: before it is sent, or after it was carried out and before its answer."""
+"""A process that dies at a given request: before it is sent, or after it was carried out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers that die at every one of their requests. Then somebody recovers, and everything must be as it should.
+"""Writers that die at every one of their requests. Then somebody recovers, and all must be as it should.
 
 The sweep finds the requests by itself: one that is added later is in it.
 """

@@ -25,6 +25,7 @@ from headgate.cli.options import (
     open_lake,
     store_options,
 )
+from headgate.cli.watching import begin_watching
 from headgate.errors import InvalidInputError, NotFoundError
 from headgate.lake import Lake
 from headgate.model.probe import ProbeReport
@@ -53,11 +54,19 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def headgate(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the release and exit.")
     ] = False,
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(help="Write counters of what the command did to this file, as text for Prometheus."),
+    ] = None,
 ) -> None:
     del version  # handled by its callback before any command runs
+    if metrics_file is not None:
+        with reported(as_json=False):
+            ctx.call_on_close(begin_watching(metrics_file))
 
 
 @app.command(epilog="Example: headgate init ./lake")
@@ -111,19 +120,33 @@ def log(
     limit: Annotated[int, typer.Option(min=1, help="How many commits to show.")] = 20,
     before: Annotated[int | None, typer.Option(min=1, help="Only commits below this version.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Show all commits.")] = False,
+    table: Annotated[
+        str | None, typer.Option(help="Only those that changed this table; sales.* for several.")
+    ] = None,
+    user: Annotated[str | None, typer.Option(help="Only those by this user.")] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only those since this moment: 2026-11-15T10:00:00Z, or a day.")
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="Only those of this kind: commit, plan, cancel, create, drop, append, delete, …"),
+    ] = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
     """Show the commits, newest first. Every record is checked against the digest in the next one."""
     with reported(as_json=json):
         lake = open_lake(place, option)
-        entries = lake.log(limit=None if everything else limit, before=before)
+        entries = lake.log(
+            limit=None if everything else limit, before=before, table=table, user=user, since=since, kind=kind
+        )
         if json:
             output.print_json([entry.record for entry in entries])
             return
         rows = [output.log_row(entry) for entry in entries]
         output.print_rows(f"{lake.place}, version {lake.version}", output.LOG_COLUMNS, rows)
-        left = entries[-1].version - 1 if entries else 0
+        filtered = any(given is not None for given in (table, user, since, kind))
+        left = entries[-1].version - 1 if entries and not filtered else 0
         if left and sys.stdout.isatty():
             older = output.command_line("log", place, "--before", str(entries[-1].version))
             output.say(f"{left} older: {older}")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from headgate.cli.watching import watch
 from headgate.errors import InvalidInputError
 from headgate.lake import Lake
 from headgate.view import LakeView
@@ -42,7 +43,10 @@ def store_options(given: list[str] | None) -> dict[str, str]:
 
 
 def open_lake(place: str, option: list[str] | None) -> Lake:
-    return Lake.open(place, options=store_options(option))
+    """The lake of a command; what it does is written to the file of `--metrics-file`, if there is one."""
+    lake = Lake.open(place, options=store_options(option))
+    watch(lake)
+    return lake
 
 
 def open_at(

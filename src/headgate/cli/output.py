@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from headgate.entries import LogEntry
+from headgate.core.log_entry import LogEntry
 from headgate.lake import Diagnosis, Lake, Resolution
 from headgate.model.probe import ProbeReport
 from headgate.view import LakeView

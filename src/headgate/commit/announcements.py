@@ -19,7 +19,6 @@ from headgate.errors import CorruptLakeError, StorageError, UnsupportedError
 from headgate.forks import renew_after_fork
 from headgate.model.announcement import Announcement
 from headgate.model.identifiers import TxId
-from headgate.storage.listing import all_keys
 
 DEFAULT_HEARTBEAT = timedelta(seconds=10)
 MIN_HEARTBEAT = timedelta(milliseconds=100)
@@ -74,7 +73,7 @@ class Announcements:
     def retire(self, txid: TxId) -> None:
         """Removes an announcement. Idempotent. Raises a `StorageError` if the storage fails."""
         self.silence(txid)
-        self._driver.store.delete(announcement_key(txid))
+        self._driver.delete(announcement_key(txid))
 
     def _beat(self) -> None:
         """Renews what is announced, as long as there is anything."""
@@ -102,7 +101,7 @@ class Announcements:
                 self._driver.put(announcement_key(txid), announcement.encode())
             if txid not in self._beating:
                 # Retired while we wrote: it must not come back.
-                self._driver.store.delete(announcement_key(txid))
+                self._driver.delete(announcement_key(txid))
         except StorageError:
             return  # a heartbeat that was missed; the next one may come through
 
@@ -125,7 +124,7 @@ class Announcements:
         return tuple(sorted(alive, key=lambda one: (one.started_at, one.txid)))
 
     def _listed(self) -> list[TxId]:
-        keys = all_keys(self._driver.store, TIMELINE)
+        keys = self._driver.keys(TIMELINE)
         return [txid for key in keys if (txid := announced_txid(key)) is not None]
 
     def _load(self, txid: TxId) -> Announcement | None:
@@ -139,6 +138,6 @@ class Announcements:
     def _sweep(self, txids: set[TxId]) -> None:
         for txid in sorted(txids):
             try:
-                self._driver.store.delete(announcement_key(txid))
+                self._driver.delete(announcement_key(txid))
             except StorageError:
                 return  # we may not have the right to; whoever lists them next tries again

@@ -16,7 +16,7 @@ from headgate.errors import CorruptLakeError, NotFoundError, UnsupportedError
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.json_object import JsonObject, encode
 from headgate.model.state import LakeState
-from headgate.storage.capabilities import Store
+from headgate.storage.capabilities import ListInPages
 from headgate.storage.listing import all_keys
 
 
@@ -154,7 +154,7 @@ class Checkpoints:
         return state
 
     def _newest_listed(self, above: Version, below: Version | None = None) -> LakeState | None:
-        for version in sorted(listed_checkpoints(self.log.driver.store), reverse=True):
+        for version in sorted(listed_checkpoints(self.log.driver), reverse=True):
             if above < version and (below is None or version < below):
                 state = self._load(version)
                 if state is not None:
@@ -162,9 +162,9 @@ class Checkpoints:
         return None
 
 
-def listed_checkpoints(store: Store, above: Version = GENESIS) -> list[Version]:
+def listed_checkpoints(place: ListInPages, above: Version = GENESIS) -> list[Version]:
     """The versions of all checkpoints, or of those above a version, from one listing."""
-    found = (checkpoint_version(key) for key in all_keys(store, CHECKPOINTS, after=checkpoint_key(above)))
+    found = (checkpoint_version(key) for key in all_keys(place, CHECKPOINTS, after=checkpoint_key(above)))
     return [version for version in found if version is not None]
 
 

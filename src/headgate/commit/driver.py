@@ -1,12 +1,13 @@
 """Running a machine on a store: requests at once where the protocol allows, pauses where it gives way.
 
-The driver sends each request once. Repeating one that got no answer is the business of the store, whose
-client knows which requests may be repeated and what the service asks for; so nothing multiplies.
+All requests of a handle go through its driver, which counts them. It sends each request once. Repeating one
+that got no answer is the business of the store, whose client knows which requests may be repeated and what
+the service asks for; so nothing multiplies.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import TypeVar
@@ -16,8 +17,10 @@ from headgate.commit.outcome import ContestedError
 from headgate.core.retry import RetryPolicy, delay_seconds
 from headgate.errors import InternalError
 from headgate.host import Host
-from headgate.storage.capabilities import Store
-from headgate.storage.requests import Answer, Failed, perform
+from headgate.storage.capabilities import Page, ReadTail, Store, Tail
+from headgate.storage.listing import all_keys
+from headgate.storage.meter import Meter
+from headgate.storage.requests import KINDS, Answer, Create, Failed, Found, Put, Request, perform
 
 R = TypeVar("R")
 
@@ -45,6 +48,7 @@ class Driver:
     store: Store
     host: Host
     waiting: Waiting = UNHURRIED
+    meter: Meter = field(default_factory=Meter)
 
     def run(self, machine: Machine[R]) -> R:
         """Runs `machine` to its end.
@@ -78,15 +82,53 @@ class Driver:
         return True
 
     def _ask(self, step: Ask) -> tuple[Answer, ...]:
-        return tuple(self.host.together([partial(perform, self.store, request) for request in step.requests]))
+        return tuple(self.host.together([partial(self._perform, request) for request in step.requests]))
+
+    def _perform(self, request: Request) -> Answer:
+        answer = perform(self.store, request)
+        self.meter.note(
+            KINDS[type(request)],
+            read=len(answer.data) if isinstance(answer, Found) else 0,
+            written=len(request.data) if isinstance(request, Put | Create) else 0,
+        )
+        return answer
+
+    # Outside of machines. Each raises a `StorageError` if the storage fails.
 
     def get(self, key: str) -> bytes | None:
-        """The object, or None. Raises a `StorageError` if the storage fails."""
-        return self.store.get(key)
+        """The object, or None."""
+        data = self.store.get(key)
+        self.meter.note("get", read=0 if data is None else len(data))
+        return data
+
+    def tail(self, key: str, length_bytes: int) -> Tail | None:
+        """The end of the object, at least so many bytes of it, or None. All of it where nothing less goes."""
+        if not isinstance(self.store, ReadTail):
+            data = self.get(key)
+            return None if data is None else Tail(data, len(data))
+        tail = self.store.tail(key, length_bytes)
+        self.meter.note("get", read=0 if tail is None else len(tail.data))
+        return tail
 
     def put(self, key: str, data: bytes) -> None:
-        """Writes the object. Raises a `StorageError` if the storage fails."""
+        """Writes the object."""
         self.store.put(key, data)
+        self.meter.note("put", written=len(data))
+
+    def delete(self, key: str) -> None:
+        """Removes the object, if it is there."""
+        self.store.delete(key)
+        self.meter.note("delete")
+
+    def keys(self, prefix: str, after: str | None = None) -> list[str]:
+        """Every key below `prefix`, or those above `after`. Each page is observed at its own moment."""
+        return all_keys(self, prefix, after)
+
+    def list_page(self, prefix: str, after: str | None = None) -> Page:
+        """A part of a listing."""
+        page = self.store.list_page(prefix, after)
+        self.meter.note("list")
+        return page
 
 
 def pause_seconds(slowest_step: float, pauses: int, chance: float) -> float:

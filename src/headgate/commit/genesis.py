@@ -16,7 +16,6 @@ from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
 from headgate.model.strategy import StrategyName
 from headgate.storage.capabilities import HoldObject, PutIfAbsent
-from headgate.storage.listing import all_keys
 from headgate.storage.requests import Create, Failed, perform
 
 # An init that died after the decision left the record of version 0 without its copy.
@@ -30,7 +29,7 @@ def refuse_existing(driver: Driver) -> None:
     ours by nothing but their digests.
     """
     _refuse_identity(driver)
-    remains = [key for key in all_keys(driver.store, LOG) if not _is_of_an_init(key)]
+    remains = [key for key in driver.keys(LOG) if not _is_of_an_init(key)]
     if not remains:
         return
     _refuse_identity(driver)  # again: a lake that was made meanwhile can have commits by now

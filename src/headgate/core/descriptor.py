@@ -8,7 +8,7 @@ from operator import add
 from headgate.model.commit_event import CommitEvent
 from headgate.model.json_object import Json, timestamp
 from headgate.model.record import Record
-from headgate.model.table import PathChange, TableCommit
+from headgate.model.table import NOTHING_CHANGED, PathChange, TableCommit
 
 
 def descriptor(record: Record) -> dict[str, Json]:
@@ -35,7 +35,7 @@ def descriptor(record: Record) -> dict[str, Json]:
 
 def totals(record: Record) -> PathChange:
     """What a commit added and removed, over all virtual paths."""
-    return reduce(add, record.paths.values(), PathChange())
+    return reduce(add, record.paths.values(), NOTHING_CHANGED)
 
 
 def commit_event(record: Record, lake_id: str, place: str, root: str) -> CommitEvent:

@@ -10,10 +10,10 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table as Shown
 
+from headgate.core.log_entry import LogEntry
 from headgate.demo.processes import FIRST_ID, SPARK, WRITERS, DemoWriter, write_at_once
 from headgate.demo.shop import CUSTOMER_COLUMNS, ORDER_COLUMNS, ORDER_EXPRESSIONS, customers, orders
 from headgate.demo.writer import ROWS
-from headgate.entries import LogEntry
 from headgate.errors import InternalError
 from headgate.lake import Lake
 from headgate.model.probe import ProbeReport

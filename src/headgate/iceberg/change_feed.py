@@ -22,7 +22,6 @@ from headgate.iceberg.planning import DeleteIndex
 from headgate.iceberg.positions import Positions, read_positions
 from headgate.model.footprint import file_mark
 from headgate.model.table import TableCommit
-from headgate.storage.listing import all_keys
 
 CHANGE_TYPE, VERSION = "_change_type", "_version"
 """The columns that tell what became of a row, and in which version."""
@@ -158,7 +157,7 @@ class _Feed:
         added = next(iter(self._own))
         start, _, rest = added.partition("/data/L0-")
         directory = self._loader.key(f"{start}/data/L0-{rest.split('/', 1)[0]}")
-        uris = map(self._loader.uri, all_keys(self._driver.store, f"{directory}/"))
+        uris = map(self._loader.uri, self._driver.keys(f"{directory}/"))
         known = {file.path for file in self._files(Content.POSITION_DELETES, Status.ADDED)}
         return tuple(uri for uri in uris if role_of(uri) in _OF_POSITIONS and uri not in known)
 

@@ -18,7 +18,7 @@ from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.metrics import bound_value
 from headgate.iceberg.partitions import path_to
-from headgate.storage.capabilities import ReadTail, Tail
+from headgate.storage.capabilities import Tail
 
 FIRST_READ_BYTES = 64 * 1024
 """Enough for the footer of most files; a longer one takes a second request."""
@@ -42,14 +42,9 @@ def described(driver: Driver, metadata: TableMetadata, key: str, uri: str) -> Da
 
 
 def _tail(driver: Driver, key: str) -> Tail:
-    store = driver.store
-    if not isinstance(store, ReadTail):
-        data = driver.get(key)
-        tail = None if data is None else Tail(data, len(data))
-    else:
-        tail = store.tail(key, FIRST_READ_BYTES)
-        if tail is not None and (needed := _footer_bytes(tail)) > len(tail.data):
-            tail = store.tail(key, needed)
+    tail = driver.tail(key, FIRST_READ_BYTES)
+    if tail is not None and (needed := _footer_bytes(tail)) > len(tail.data):
+        tail = driver.tail(key, needed)
     if tail is None:
         raise StorageError(f"{key} was written, but storage does not show it")
     return tail

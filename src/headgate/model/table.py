@@ -223,3 +223,6 @@ class PathChange:
             count("rows_removed"),
             count("bytes_removed"),
         )
+
+
+NOTHING_CHANGED = PathChange()

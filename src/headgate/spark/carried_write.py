@@ -30,7 +30,6 @@ from headgate.spark.native_write import COMMITTER, collected
 from headgate.spark.partitioning import directory_columns
 from headgate.spark.reach import require_hadoop_uri
 from headgate.storage.capabilities import RenameNoReplace
-from headgate.storage.listing import all_keys
 
 FILE_ROWS_BYTES = 64 * 1024 * 1024
 """How many bytes of rows one file takes: it goes through the memory of an executor as one value."""
@@ -100,7 +99,7 @@ def _named(encoding: FileEncoding) -> Callable[[Iterable[pa.RecordBatch]], Itera
 
 def _give_names(driver: Driver, attempt: str) -> None:
     """Names the files for what they are."""
-    keys = [key for key in all_keys(driver.store, f"{attempt}/") if key.endswith(_CARRIED)]
+    keys = [key for key in driver.keys(f"{attempt}/") if key.endswith(_CARRIED)]
     driver.host.together([partial(_rename, driver, key) for key in keys])
 
 

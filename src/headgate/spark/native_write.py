@@ -21,7 +21,6 @@ from headgate.spark.layout import WriteLayout
 from headgate.spark.partitioning import directory_columns
 from headgate.spark.reach import require_hadoop_uri
 from headgate.storage.capabilities import MakeDurable
-from headgate.storage.listing import all_keys
 
 # Version 1 moves the files of a task when the job ends. Version 2 does it when the task ends, and a task that
 # dies half-way would leave files that we could not tell from those of the attempt that replaced it.
@@ -47,7 +46,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
 
 def collected(driver: Driver, metadata: TableMetadata, attempt: str) -> tuple[DataFile, ...]:
     """The files that lie in the directory of an attempt, made durable."""
-    keys = [key for key in all_keys(driver.store, f"{attempt}/") if key.endswith(".parquet")]
+    keys = [key for key in driver.keys(f"{attempt}/") if key.endswith(".parquet")]
     if isinstance(driver.store, MakeDurable):
         driver.store.make_durable(keys)
     root = driver.store.uri()

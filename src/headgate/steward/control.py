@@ -24,7 +24,6 @@ from headgate.errors import CorruptLakeError
 from headgate.model.control_entry import ControlEntry
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.json_object import JsonObject, encode
-from headgate.storage.listing import all_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +56,17 @@ class ControlEntries:
             self.driver.put(outbox_key(entry.version), encode({"hooks": [*names]}))
         self.driver.put(entry_key(entry.version), entry.encode())
         if was_open and not entry.open_hooks:
-            self.driver.store.delete(outbox_key(entry.version))
+            self.driver.delete(outbox_key(entry.version))
 
     def written_above(self, version: Version) -> frozenset[Version]:
         """The versions above `version` that have an entry. Lists only those."""
-        keys = all_keys(self.driver.store, ENTRIES, after=entry_key(version))
+        keys = self.driver.keys(ENTRIES, after=entry_key(version))
         found = (entry_version(key) for key in keys)
         return frozenset(known for known in found if known is not None)
 
     def outbox(self) -> tuple[Version, ...]:
         """The versions that may have hooks left, oldest first."""
-        found = (outbox_version(key) for key in all_keys(self.driver.store, OUTBOX))
+        found = (outbox_version(key) for key in self.driver.keys(OUTBOX))
         return tuple(sorted(version for version in found if version is not None))
 
     def recovered(self) -> Version:

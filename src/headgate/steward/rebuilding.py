@@ -28,7 +28,6 @@ from headgate.model.control_entry import ControlEntry
 from headgate.model.identifiers import Version
 from headgate.model.state import LakeState
 from headgate.steward.steward import Steward, recovered_entry
-from headgate.storage.listing import all_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +57,13 @@ class Rebuilding:
             self.steward.publish(name, table)
         self.steward.entries.set_recovered(newest.version)
         for key in sorted(strays):
-            self.steward.log.driver.store.delete(key)
+            self.steward.log.driver.delete(key)
         return replace(report, published=len(newest.tables), removed=tuple(sorted(strays)))
 
     def _derived(self, until: Version) -> set[str]:
         """What is there now, but for what later versions brought."""
-        store = self.steward.log.driver.store
-        keys = {key for prefix in (ENTRIES, OUTBOX, CHECKPOINTS) for key in all_keys(store, prefix)}
+        driver = self.steward.log.driver
+        keys = {key for prefix in (ENTRIES, OUTBOX, CHECKPOINTS) for key in driver.keys(prefix)}
         return {key for key in keys - {RECOVERED, LAST_CHECKPOINT} if not _is_later(key, until)}
 
     def _versions(self, newest: LakeState, strays: set[str]) -> RebuildReport:

@@ -63,6 +63,7 @@ class Recovery:
             self.steward.entries.write(recovered_entry(record, digest))
         if seen.head > seen.recovered:
             self.steward.entries.set_recovered(seen.head)
+        self.steward.ledger.recovered(len(records))
         unrun = [record.version for record, _ in records if record.hooks]
         hooks = self.run_hooks(sorted({*plan.hooks, *unrun}), retry=False)
         return RecoveryReport(
@@ -83,7 +84,7 @@ class Recovery:
             divisor=log.identity.divisor,
             recovered=recovered,
             written=entries.written_above(recovered),
-            checkpoints=frozenset(listed_checkpoints(log.driver.store, above=recovered)),
+            checkpoints=frozenset(listed_checkpoints(log.driver, above=recovered)),
             outbox=entries.outbox(),
         )
 
@@ -123,7 +124,7 @@ class Recovery:
         entries = self.steward.entries
         record, digest = self.steward.log.decided(version)
         before = entries.read(version) or recovered_entry(record, digest)
-        runs = self.steward.runner.run(self.steward.event(record), before.hooks, retry=retry)
+        runs = self.steward.run_hooks(record, before.hooks, retry=retry)
         now = replace(before, hooks=runs)
         entries.write(now, was_open=True)
         were_open = {hook.name for hook in before.open_hooks}

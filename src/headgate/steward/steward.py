@@ -6,7 +6,7 @@ version stays without an entry, and the next one who recovers does the work agai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ from headgate.publishing import publish
 from headgate.steward.control import ControlEntries
 from headgate.steward.hooks.hook import Hook
 from headgate.steward.hooks.runner import HookRunner
+from headgate.steward.ledger import Ledger
 
 if TYPE_CHECKING:
     from headgate.iceberg.loader import TableLoader
@@ -54,6 +55,7 @@ class Steward:
     loader: Callable[[], TableLoader]
     runner: HookRunner
     entries: ControlEntries = field(init=False)
+    ledger: Ledger = field(default_factory=Ledger)
 
     def __post_init__(self) -> None:
         self.entries = ControlEntries(self.log.driver)
@@ -80,7 +82,7 @@ class Steward:
         ]
         host = self.log.driver.host
         started = host.elapsed()
-        hooks = self.runner.run(self.event(record), [HookRun(name) for name in record.hooks])
+        hooks = self.run_hooks(record, [HookRun(name) for name in record.hooks])
         if hooks:
             timings = {**timings, "hooks": host.elapsed() - started}
         if not postponed:
@@ -88,12 +90,20 @@ class Steward:
             postponed += self._attempted([("the control entry", partial(self.entries.write, entry))])
         if not postponed:
             postponed += self._attempted([("recovery", partial(self._look_back, state.version))])
+        self.ledger.committed(record, timings, len(postponed))
         return Aftermath(
             tuple(postponed), tuple(f"{h.name}: {h.error}" for h in hooks if h.error is not None)
         )
 
-    def event(self, record: Record) -> CommitEvent:
-        """What hooks are told of a version."""
+    def run_hooks(
+        self, record: Record, runs: Sequence[HookRun], *, retry: bool = False
+    ) -> tuple[HookRun, ...]:
+        """Runs the hooks of a version that are pending and registered here; with `retry` failed ones too."""
+        after = self.runner.run(self._event(record), runs, retry=retry)
+        self.ledger.ran(runs, after)
+        return after
+
+    def _event(self, record: Record) -> CommitEvent:
         store = self.log.driver.store
         return commit_event(record, self.log.identity.lake_id, store.describe(), store.uri())
 

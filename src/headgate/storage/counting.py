@@ -7,16 +7,7 @@ from collections import Counter
 
 from headgate.storage.capabilities import Store
 from headgate.storage.intercept import Proceed, intercepted
-from headgate.storage.requests import Answer, Create, Delete, Found, Get, ListPage, Put, Rename, Request
-
-_NAMES: dict[type, str] = {
-    Get: "get",
-    Put: "put",
-    Create: "create",
-    Rename: "rename",
-    Delete: "delete",
-    ListPage: "list",
-}
+from headgate.storage.requests import KINDS, Answer, Create, Found, Put, Request
 
 
 class Tally:
@@ -41,7 +32,7 @@ class Tally:
     def intercept(self, request: Request, proceed: Proceed) -> Answer:
         answer = proceed(request)
         with self._lock:
-            self.requests[_NAMES[type(request)]] += 1
+            self.requests[KINDS[type(request)]] += 1
             self.history.append(request)
             if isinstance(request, Put | Create):
                 self.bytes_written += len(request.data)

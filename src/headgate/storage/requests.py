@@ -6,7 +6,9 @@ counted, disturbed, simulated, and explored in every order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeAlias
 
 from headgate.errors import StorageError
@@ -52,6 +54,11 @@ class ListPage:
 
 
 Request: TypeAlias = Get | Put | Create | Rename | Delete | ListPage
+
+KINDS: Mapping[type, str] = MappingProxyType(
+    {Get: "get", Put: "put", Create: "create", Rename: "rename", Delete: "delete", ListPage: "list"}
+)
+"""What requests are called where they are counted."""
 
 
 @dataclass(frozen=True, slots=True)

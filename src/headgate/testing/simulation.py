@@ -24,8 +24,8 @@ import pyarrow as pa
 from headgate.changes import TableChange
 from headgate.commit.checkpoints import listed_checkpoints
 from headgate.commit.layout import checkpoint_key
+from headgate.core.log_entry import LogEntry
 from headgate.core.retry import RetryPolicy
-from headgate.entries import LogEntry
 from headgate.errors import (
     AlreadyExistsError,
     CommitUnknownError,

@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from headgate.core.descriptor import totals
 from headgate.model.json_object import Json
 from headgate.model.record import Record
+from headgate.model.table import NOTHING_CHANGED, PathChange
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One commit, as `Lake.log` shows it."""
+    """One commit, as `Lake.log` shows it.
+
+    `verbs` are what was done to rows (`append`, `delete`, …), `changed` how many files, rows and bytes that
+    added and removed.
+    """
 
     version: int
     txid: str
@@ -33,6 +39,9 @@ class LogEntry:
     cancels: tuple[str, ...]
     next_strategy: str
     record: Mapping[str, Json]
+    table_names: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
+    changed: PathChange = NOTHING_CHANGED
 
 
 def log_entry(record: Record) -> LogEntry:
@@ -64,4 +73,7 @@ def log_entry(record: Record) -> LogEntry:
         cancels=tuple(txid.text for txid in record.cancels),
         next_strategy=record.next_strategy,
         record=record.to_json(),
+        table_names=tuple(table.name for table in record.tables),
+        verbs=tuple(sorted({verb for table in record.tables for verb in table.verbs})),
+        changed=totals(record),
     )
