@@ -9,6 +9,7 @@ from datetime import datetime
 from headgate.core.arguments import app_batch, text_by_name, texts
 from headgate.core.secrets import without_secret_values, without_secrets
 from headgate.host import Host
+from headgate.model.json_object import timestamp
 from headgate.model.record import AppBatch, Command
 
 
@@ -23,7 +24,7 @@ class Envelope:
 
     def remarks(self) -> dict[str, str]:
         """What is also written into the snapshots of the tables, for an audit from there."""
-        remarks = dict(self.properties or {})
+        remarks = {**(self.properties or {}), "headgate.started-at": timestamp(self.started_at)}
         if self.command.args:
             remarks["headgate.command"] = self.command.args[0]
         if self.app is not None:

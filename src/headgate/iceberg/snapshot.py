@@ -316,6 +316,8 @@ def _summary(change: FileChange, manifests: Sequence[Manifest], occasion: Occasi
     data = [manifest for manifest in manifests if manifest.content is Content.DATA]
     deletes = [manifest for manifest in manifests if manifest.content is Content.POSITION_DELETES]
     return {
+        # First: whatever a caller calls its remarks, they take the place of nothing below.
+        **occasion.remarks,
         "operation": change.operation,
         "added-data-files": str(len(change.added)),
         "added-records": str(sum(file.record_count for file in change.added)),
@@ -326,7 +328,6 @@ def _summary(change: FileChange, manifests: Sequence[Manifest], occasion: Occasi
         **(_summary_of_deletes(change.deletes, deletes) if deletes else {}),
         "headgate.version": str(occasion.version),
         "headgate.txid": occasion.txid.text,
-        **occasion.remarks,
     }
 
 
