@@ -1,0 +1,149 @@
+"""What recovery finds, what it does about it, and what that costs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+import headgate as hg
+from headgate.changes import TableChange
+from headgate.core.recovery_plan import RecoveryPlan, Seen, plan_recovery
+from headgate.model.announcement import Intent
+from headgate.model.control_entry import HookState
+from headgate.model.identifiers import Version
+from headgate.steward.hooks.hook import Hook
+from headgate.storage.capabilities import Store
+from headgate.storage.counting import Tally, counted
+from headgate.storage.memory import MemoryStore
+from tests.steward.test_crash_sweep import Told, require_whole, rows, unfinished
+
+
+def entry_key(version: int) -> str:
+    return f"control/txn/{version:020d}.json"
+
+
+def test_only_versions_above_the_mark_are_looked_at() -> None:
+    seen = Seen(
+        head=Version(12),
+        divisor=4,
+        recovered=Version(6),
+        written=frozenset({Version(7), Version(9)}),
+        checkpoints=frozenset({Version(12)}),
+        outbox=(Version(3), Version(20)),
+    )
+    assert plan_recovery(seen) == RecoveryPlan(
+        entries=tuple(map(Version, (8, 10, 11, 12))),
+        checkpoints=(Version(8),),
+        hooks=(Version(3),),  # what is not decided yet is somebody else's
+    )
+
+
+def test_nothing_to_do_says_so() -> None:
+    lake = hg.Lake.init(MemoryStore())
+    lake.set_properties({"a": "1"})
+    report = lake.recover()
+    assert not report.changed
+    assert (report.looked_from, report.until) == (0, 1)
+    assert lake.recover().looked_from == 1
+
+
+def test_the_report_says_what_was_done() -> None:
+    store = unfinished(10, 5)
+    told = Told()
+    lake = hg.Lake.open(store, hooks=[Hook("told", told)])
+    report = lake.recover()
+    assert report.entries == (6, 7, 8, 9, 10)
+    assert report.checkpoints == (8,)
+    assert report.published == ("a.b",)
+    assert report.hooks_done == tuple(f"{version}: told" for version in report.entries)
+    assert told.events == [f"{lake.id}-{version}" for version in report.entries]
+    entry = lake.control(7)
+    assert entry is not None and entry.recovered
+    require_whole(lake)
+
+
+def test_hooks_that_are_not_registered_stay_open_until_somebody_has_them() -> None:
+    store = unfinished(10, 2)
+    report = hg.Lake.open(store).recover()
+    assert report.hooks_open == ("9: told (not registered here)", "10: told (not registered here)")
+    told = Told()
+    lake = hg.Lake.open(store, hooks=[Hook("told", told)])
+    assert [(hook.version, hook.registered) for hook in lake.open_hooks()] == [(9, True), (10, True)]
+    assert lake.run_hooks().done == ("9: told", "10: told")
+    assert lake.open_hooks() == ()
+    assert len(told.events) == 2
+
+
+@pytest.mark.slow
+def test_a_gap_near_the_end_of_ten_thousand_versions_costs_what_the_gap_costs() -> None:
+    costs = {}
+    for versions in (100, 10_000):
+        store, tally = counted(MemoryStore())
+        lake = hg.Lake.init(store)
+        for number in range(versions):
+            lake.set_properties({"n": str(number)})
+        for missing in (versions - 1, versions - 4, versions - 7):
+            store.delete(entry_key(missing))
+        costs[versions] = recovery_cost(store, tally)
+        assert costs[versions].pop("entries") == 3
+    assert costs[100] == costs[10_000]
+    assert costs[10_000]["get"] <= 30
+
+
+def recovery_cost(store: Store, tally: Tally) -> dict[str, int]:
+    """The requests of a recovery by a process that has just begun, and how many entries it made."""
+    lake = hg.Lake.open(store)
+    tally.reset()
+    entries = len(lake.recover().entries)
+    return {**tally.counts(), "entries": entries}
+
+
+def test_writers_make_up_for_others_when_they_pass_a_boundary() -> None:
+    store = MemoryStore()
+    lake = hg.Lake.init(store, divisor=4, hooks=[Hook("told", Told())])
+    table = lake.create_table("a.b", "id BIGINT, name STRING")
+    table.append(rows(1))
+    table.append(rows(2))  # version 3
+    store.delete(entry_key(3))
+    other = hg.Lake.open(store)
+    for number in range(4, 8):
+        other.set_properties({"n": str(number)})
+        # Not before the end of the next window: its writer may be alive.
+        assert store.get(entry_key(3)) is None
+    other.set_properties({"n": "8"})
+    entry = other.control(3)
+    assert entry is not None and entry.recovered
+    assert [hook.state for hook in entry.hooks] == [HookState.PENDING]
+    assert [hook.version for hook in other.open_hooks()] == [3]
+    assert other.recover().looked_from == 4
+
+
+def test_a_plan_that_nobody_carries_out_is_given_up() -> None:
+    lake = hg.Lake.init(MemoryStore())
+    table = lake.create_table("a.b", "id BIGINT, name STRING")
+    table.append(rows(1))
+    with lake.transaction() as tx:
+        plan = tx.plan("compaction", "a.b", [file.path for file in table.files()], ["/a/b"])
+    assert lake.recover().cancelled_plans == ()  # it may be about to begin
+    report = lake.recover(patience=timedelta(0))
+    assert report.cancelled_plans == (plan.text,)
+    assert report.cancelled_by == lake.version == 4
+    assert lake.timeline(pending=True) == ()
+    assert lake.recover(patience=timedelta(0)).cancelled_plans == ()
+
+
+def test_a_plan_in_work_is_left_alone() -> None:
+    lake = hg.Lake.init(MemoryStore())
+    table = lake.create_table("a.b", "id BIGINT, name STRING")
+    table.append(rows(1))
+    files = [file.path for file in table.files()]
+    with lake.transaction() as tx:
+        plan = tx.plan("compaction", "a.b", files, ["/a/b"])
+    working = lake.transaction()
+    working.complete(plan)
+    ref = lake._table_ref("a.b")
+    working.announce(Intent("compaction", "a.b", ref.uuid), TableChange("a.b", base=ref))
+    working.table("a.b")._compact(files)
+    assert lake.recover(patience=timedelta(0)).cancelled_plans == ()
+    assert working.commit().version == 4
