@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headgate import hooks
 from headgate.core.log_entry import LogEntry
 from headgate.core.retry import RetryPolicy
 from headgate.errors import (
@@ -15,12 +16,14 @@ from headgate.errors import (
     ConflictError,
     CorruptLakeError,
     HeadgateError,
+    HookFailedError,
     InternalError,
     InvalidInputError,
     NotFoundError,
     StorageError,
     UnsupportedError,
 )
+from headgate.hooks import Hook
 from headgate.lake import Diagnosis, Lake, Resolution
 from headgate.model.instant import Instant
 from headgate.release import __version__
@@ -41,6 +44,8 @@ __all__ = [
     "CorruptLakeError",
     "Diagnosis",
     "HeadgateError",
+    "Hook",
+    "HookFailedError",
     "Instant",
     "InternalError",
     "InvalidInputError",
@@ -55,6 +60,7 @@ __all__ = [
     "Transaction",
     "UnsupportedError",
     "__version__",
+    "hooks",
     "session",
 ]
 

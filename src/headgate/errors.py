@@ -13,6 +13,7 @@ HeadgateError
 │   ├── StorageRefusedError  certainly nothing changed   -> mend the cause (rights, space), retry
 │   └── NoAnswerError        it may have been done       -> read back before trusting anything
 │       └── NotOfferedError  the service lacks it        -> use another strategy
+├── HookFailedError          the action of a hook failed -> mend the cause, run the hook again
 ├── CorruptLakeError         an invariant is broken      -> stop writing, look at the named object
 └── InternalError            our bug                     -> report it
 ```
@@ -134,6 +135,13 @@ class NotOfferedError(NoAnswerError):
 
     kind = "storage-not-offered"
     usual_step = "choose a strategy that does not need it: headgate doctor names those that are safe"
+
+
+class HookFailedError(HeadgateError):
+    """The action of a hook did not do its part. The commit that it ran after is not affected."""
+
+    kind = "hook-failed"
+    usual_step = "mend the cause, then run it again with headgate hooks retry"
 
 
 class CorruptLakeError(HeadgateError):

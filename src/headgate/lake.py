@@ -478,12 +478,14 @@ class Lake:
         self._steward.register(hook)
 
     def run_hooks(self, *, retry: bool = False) -> HooksRun:
-        """Runs hooks that are due for earlier versions, if they are registered here: pending ones, and with
-        `retry` those that have failed."""
-        return Recovery(self._steward).run_hooks(self._steward.entries.outbox(), retry=retry)
+        """Runs hooks that are due for earlier versions, if they are registered here.
+
+        Pending ones, and with `retry` failed ones too. Those of writers that died are run by `recover`.
+        """
+        return Recovery(self._steward).run_open_hooks(retry=retry)
 
     def open_hooks(self) -> tuple[OpenHook, ...]:
-        """The hooks that are not done, oldest version first, whoever registered them."""
+        """The hooks that are not done, oldest version first, whoever registered them. Changes nothing."""
         return Recovery(self._steward).open_hooks()
 
     def control(self, version: int) -> ControlEntry | None:

@@ -290,8 +290,11 @@ class Transaction:
             raise
 
     def _how_to_settle(self) -> str:
+        known = self._committed
+        became = "may have been committed" if known is None else f"was committed as version {known.version}"
+        left = "" if known is None else "; what was left to do, such as hooks, is done by headgate recover"
         return (
-            f"transaction {self.txid} may have been committed; to settle it: commit() on it again, "
+            f"transaction {self.txid} {became}{left}; to settle it: commit() on it again, "
             f"Lake.resolve({self.txid!r}), or headgate doctor {self._log.driver.store.describe()} "
             f"--resolve {self.txid}"
         )

@@ -87,6 +87,7 @@ def test_many_files_of_every_format_are_one_version(place: Path, file: Callable[
         "bytes": shown["bytes"],
         "sources": 6,
         "already_committed": False,
+        "hook_failures": [],
     }
     assert [(row["id"], row["name"]) for row in rows(place, "a.b")] == list(
         zip(range(1, 8), "abcdefg", strict=True)

@@ -13,16 +13,19 @@ from headgate.cli import output, streams
 from headgate.cli import tables as table_output
 from headgate.cli.engine import engine
 from headgate.cli.failure import REFUSED, reported
+from headgate.cli.hook_output import tell_hook_failures
 from headgate.cli.instants import INSTANT_COLUMNS, instant_json, instant_row
 from headgate.cli.options import (
     AsJson,
     AtTag,
     AtTimestamp,
     AtVersion,
+    Config,
     Place,
     StoreOptions,
     open_at,
     open_lake,
+    open_with_hooks,
     store_options,
 )
 from headgate.cli.watching import begin_watching
@@ -166,6 +169,7 @@ def timeline(
             help="Give up this plan or running transaction, and do nothing else: it can never commit then.",
         ),
     ] = None,
+    config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -174,10 +178,10 @@ def timeline(
     Plain appends do not announce themselves; they are seen once they are committed.
     """
     with reported(as_json=json):
-        lake = open_lake(place, option)
         if cancel is not None:
-            _cancel(lake, cancel, json=json)
+            _cancel(open_with_hooks(place, option, config), cancel, json=json)
             return
+        lake = open_lake(place, option)
         instants = lake.timeline(limit=limit, pending=pending)
         if json:
             output.print_json([instant_json(instant) for instant in instants])
@@ -192,6 +196,7 @@ def _cancel(lake: Lake, txid: str, *, json: bool) -> None:
         output.print_json({"txid": txid, "cancelled": True, "version": result.version})
     else:
         output.say(f"version {result.version}: {txid} is cancelled and can never commit")
+    tell_hook_failures(lake, result.version, result.hook_failures)
 
 
 @app.command(
@@ -259,6 +264,7 @@ def doctor(
             "cancelled for ever.",
         ),
     ] = None,
+    config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -269,7 +275,8 @@ def doctor(
     with reported(as_json=json):
         if resolve is not None and switch_to is not None:
             raise InvalidInputError("--resolve and --switch-to do not go together", "run one after the other")
-        lake = open_lake(place, option)
+        commits = resolve is not None or switch_to is not None
+        lake = open_with_hooks(place, option, config) if commits else open_lake(place, option)
         if resolve is not None:
             _resolve(lake, resolve, json=json)
             return
@@ -277,6 +284,7 @@ def doctor(
             result = lake.change_strategy(switch_to, args=["headgate", "doctor", "--switch-to", switch_to])
             if not json:
                 output.say(f"version {result.version}: from now on {switch_to}")
+            tell_hook_failures(lake, result.version, result.hook_failures)
         diagnosis = lake.doctor()
         if json:
             output.print_json(output.diagnosis_json(diagnosis))

@@ -16,16 +16,18 @@ from headgate.cli import output, rows
 from headgate.cli.app import app
 from headgate.cli.engine import engine
 from headgate.cli.failure import reported
+from headgate.cli.hook_output import tell_hook_failures
 from headgate.cli.options import (
     AsJson,
     AtTag,
     AtTimestamp,
     AtVersion,
+    Config,
     Place,
     StoreOptions,
     TableName,
     open_at,
-    open_lake,
+    open_with_hooks,
 )
 from headgate.cli.rows import RowFormat
 from headgate.errors import InvalidInputError
@@ -78,6 +80,7 @@ def ingest(
     ] = None,
     batch: Annotated[int | None, typer.Option(min=0, help="The number of the batch of --app.")] = None,
     spark: Annotated[bool, typer.Option(help="Load with Spark, or (the default) without a JVM.")] = False,
+    config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
@@ -96,12 +99,13 @@ def ingest(
             app=None if app_name is None or batch is None else (app_name, batch),
             overwrite=overwrite,
         )
-        lake = open_lake(place, option)
+        lake = open_with_hooks(place, option, config)
         result = _ingested(lake, table, files, options, spark)
         if json:
             output.print_json(_result_json(result))
         else:
             output.say(_result_text(result))
+        tell_hook_failures(lake, result.version, result.hook_failures)
 
 
 def _format(given: str | None) -> Any:
@@ -163,6 +167,7 @@ def _result_json(result: IngestResult) -> dict[str, Any]:
         "bytes": result.size_bytes,
         "sources": result.sources,
         "already_committed": result.already_committed,
+        "hook_failures": list(result.hook_failures),
     }
 
 

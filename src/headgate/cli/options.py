@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from headgate import hooks
 from headgate.cli.watching import watch
 from headgate.errors import InvalidInputError
 from headgate.lake import Lake
@@ -30,6 +32,17 @@ AtTimestamp = Annotated[
 ]
 AtTag = Annotated[str | None, typer.Option("--tag", help="As it was where this tag points to.")]
 
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="HEADGATE_CONFIG",
+        help="The hooks to run after a commit; ./headgate.toml if it is there. Never one inside a lake.",
+    ),
+]
+USUAL_CONFIG = Path("headgate.toml")
+
 
 def store_options(given: list[str] | None) -> dict[str, str]:
     """The options of the storage by name."""
@@ -46,6 +59,17 @@ def open_lake(place: str, option: list[str] | None) -> Lake:
     """The lake of a command; what it does is written to the file of `--metrics-file`, if there is one."""
     lake = Lake.open(place, options=store_options(option))
     watch(lake)
+    return lake
+
+
+def open_with_hooks(place: str, option: list[str] | None, config: Path | None) -> Lake:
+    """The lake, for a command that may commit, with the hooks that this machine has for it."""
+    lake = open_lake(place, option)
+    # A link that leads nowhere is there too, and says so when it is read.
+    usual = USUAL_CONFIG if USUAL_CONFIG.exists() or USUAL_CONFIG.is_symlink() else None
+    chosen = config or usual
+    if chosen is not None:
+        hooks.register(lake, chosen)
     return lake
 
 

@@ -8,12 +8,22 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 
+from headgate.core.arguments import texts
 from headgate.core.lookup import nearest
 from headgate.errors import InvalidInputError
 from headgate.model.control_entry import HookRun
 from headgate.model.record import Record
+from headgate.model.table import TableAction, TableName
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.\-]{0,99}", re.ASCII)
+_WILD = frozenset("*?[")
+
+KINDS = (
+    *("commit", "plan", "cancel", "switch"),
+    *(action.value for action in TableAction),
+    *("append", "overwrite", "delete", "update", "merge", "upsert", "compact"),
+)
+"""What a commit can be: the kinds of versions in the log, what is done to tables, what is done to rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +33,23 @@ class When:
 
     A kind is that of the version in the log (`commit`, `plan`, `cancel`, `switch`), what was done to a table
     (`create`, `change`, `drop`, `rename`) or to its rows (`append`, `overwrite`, `delete`, `update`, `merge`,
-    `upsert`).
+    `upsert`, `compact`). What is no kind, or no name of a table, is refused: the hook would never run, and
+    nobody would be told.
     """
 
-    tables: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ()
+    tables: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", texts("the tables of a hook", self.tables))
+        object.__setattr__(self, "kinds", texts("the kinds of a hook", self.kinds))
+        for name in self.tables:
+            if _WILD.isdisjoint(name):
+                TableName.parse(name)
+        for kind in self.kinds:
+            if kind not in KINDS:
+                step = nearest(kind, KINDS) or f"kinds: {', '.join(KINDS)}"
+                raise InvalidInputError(f"{kind!r} is not a kind of commit", step)
 
     def holds(self, record: Record) -> bool:
         """Whether it holds for a commit; both conditions for the same table."""

@@ -48,7 +48,10 @@ class IngestOptions:
 
 @dataclass(frozen=True, slots=True)
 class IngestResult:
-    """What became of it. `already_committed`: the batch was loaded before, at `version`, and not again."""
+    """What became of it. `already_committed`: the batch was loaded before, at `version`, and not again.
+
+    `hook_failures` are those of `CommitResult`.
+    """
 
     table: str
     version: int
@@ -58,6 +61,7 @@ class IngestResult:
     size_bytes: int
     sources: int
     already_committed: bool = False
+    hook_failures: tuple[str, ...] = ()
 
 
 def ingest(
@@ -250,7 +254,9 @@ def _result(lake: Lake, table: str, result: CommitResult, created: bool, sources
         return IngestResult(table, result.version, False, 0, 0, 0, sources, already_committed=True)
     snapshot = lake.table(table, version=result.version).snapshot
     if snapshot is None or snapshot.version != result.version:
-        return IngestResult(table, result.version, created, 0, 0, 0, sources)
+        return IngestResult(
+            table, result.version, created, 0, 0, 0, sources, hook_failures=result.hook_failures
+        )
     return IngestResult(
         table,
         result.version,
@@ -259,4 +265,5 @@ def _result(lake: Lake, table: str, result: CommitResult, created: bool, sources
         snapshot.files_added,
         snapshot.bytes_added,
         sources,
+        hook_failures=result.hook_failures,
     )

@@ -33,11 +33,16 @@ class HooksRun:
 
 @dataclass(frozen=True, slots=True)
 class OpenHook:
-    """A hook that is due for a version and not done."""
+    """A hook that is due for a version and not done. `registered`: this process could run it.
+
+    `recorded`: the control entry of the version says so. If not, there is none yet: its writer is still at
+    work, or died.
+    """
 
     version: int
     run: HookRun
     registered: bool
+    recorded: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,12 @@ class Recovery:
 
     # --- hooks --------------------------------------------------------------------------------------------
 
+    def run_open_hooks(self, *, retry: bool) -> HooksRun:
+        """Runs the hooks of all versions that the outbox tells of."""
+        head = self.steward.checkpoints.refresh().version
+        versions = [version for version in self.steward.entries.outbox() if version <= head]
+        return self.run_hooks(versions, retry=retry)
+
     def run_hooks(self, versions: Sequence[Version], *, retry: bool) -> HooksRun:
         """Runs the pending hooks of versions, one version after the other; with `retry` failed ones too."""
         ran = HooksRun()
@@ -110,31 +121,42 @@ class Recovery:
         return ran
 
     def open_hooks(self) -> tuple[OpenHook, ...]:
-        """What the outbox tells of, oldest version first. Changes nothing."""
-        registered = {hook.name for hook in self.steward.runner.hooks}
-        entries = self.steward.entries.read_all(self.steward.entries.outbox())
+        """What is not done, oldest version first. Changes nothing, and reads what `run` would read."""
+        plan = plan_recovery(self._look(self.steward.checkpoints.refresh()))
+        entries = self.steward.entries.read_all(plan.hooks)
+        recorded = [(entry.version, run, True) for entry in entries if entry for run in entry.open_hooks]
+        left = [
+            (record.version, HookRun(name), False)
+            for record, _ in self._records(plan.entries)
+            for name in record.hooks
+        ]
         return tuple(
-            OpenHook(entry.version.number, run, run.name in registered)
-            for entry in entries
-            if entry is not None
-            for run in entry.open_hooks
+            OpenHook(version.number, run, run.name in self._registered, is_recorded)
+            for version, run, is_recorded in sorted(recorded + left, key=lambda each: each[0])
         )
+
+    @property
+    def _registered(self) -> frozenset[str]:
+        return frozenset(hook.name for hook in self.steward.runner.hooks)
 
     def _run_hooks_of(self, version: Version, retry: bool) -> HooksRun:
         entries = self.steward.entries
         record, digest = self.steward.log.decided(version)
-        before = entries.read(version) or recovered_entry(record, digest)
+        stored = entries.read(version)
+        before = stored or recovered_entry(record, digest)
         runs = self.steward.run_hooks(record, before.hooks, retry=retry)
         now = replace(before, hooks=runs)
-        entries.write(now, was_open=True)
+        # What nobody here can run is left as it is; an outbox whose hooks are all done is emptied.
+        if now != stored or not now.open_hooks:
+            entries.write(now, was_open=True)
         were_open = {hook.name for hook in before.open_hooks}
         return HooksRun(
             tuple(
                 f"{version}: {hook.name}" for hook in runs if hook.state.is_over and hook.name in were_open
             ),
-            tuple(f"{version}: {_told(hook)}" for hook in now.open_hooks),
+            tuple(f"{version}: {hook.name} ({self._why_open(hook)})" for hook in now.open_hooks),
         )
 
-
-def _told(hook: HookRun) -> str:
-    return f"{hook.name} ({hook.error or 'not registered here'})"
+    def _why_open(self, hook: HookRun) -> str:
+        where = None if hook.name in self._registered else "not registered here"
+        return "; ".join(filter(None, (hook.error, where))) or "not tried yet"

@@ -27,6 +27,7 @@ from headgate.model.table import TableAction, TableCommit, TableRef
 from headgate.publishing import publish
 from headgate.steward.control import ControlEntries
 from headgate.steward.hooks.hook import Hook
+from headgate.steward.hooks.nesting import is_running
 from headgate.steward.hooks.runner import HookRunner
 from headgate.steward.ledger import Ledger
 
@@ -67,9 +68,11 @@ class Steward:
     def with_hooks(self, record: Record) -> Record:
         """A record that is about to be offered, with the names of the hooks that it asks for.
 
-        So whoever finds the version without its entry knows what was to be run, though not how.
+        So whoever finds the version without its entry knows what was to be run, though not how. A hook is not
+        asked for by commits that it makes itself.
         """
-        names = self.runner.due(record)
+        lake_id = self.log.identity.lake_id
+        names = tuple(name for name in self.runner.due(record) if not is_running(lake_id, name))
         return replace(record, hooks=names) if names else record
 
     def after_commit(self, state: LakeState, record: Record, timings: dict[str, float]) -> Aftermath:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
+from headgate.core.arguments import texts
 from headgate.core.hook_rules import ANY_COMMIT, HookRule, When
 from headgate.core.retry import RetryPolicy
 from headgate.errors import InvalidInputError
@@ -34,8 +35,9 @@ class Action(Protocol):
 class Hook:
     """An action that runs after a commit.
 
-    `after` names hooks that must be done first; `when` says for which commits it is due. It is tried
-    `retry.attempts` times, with a wait that grows in between.
+    `after` names hooks that must be done first, where they are due for the same commit; `when` says for which
+    commits it is due. It is tried `retry.attempts` times, with a wait that grows in between, and not again
+    once `retry.total` is over.
     """
 
     name: str
@@ -45,16 +47,19 @@ class Hook:
     retry: RetryPolicy = DEFAULT_RETRY
 
     def __post_init__(self) -> None:
-        if not isinstance(self.action, Action):
+        if isinstance(self.action, type) or not isinstance(self.action, Action):
             raise InvalidInputError(
-                f"hook {self.name}: a {type(self.action).__name__} is not an action",
+                f"hook {self.name}: {_shown(self.action)} is not an action",
                 "use one of headgate.hooks, such as hooks.Command([…]) or hooks.Python(function)",
             )
-        if isinstance(self.after, str):
-            raise InvalidInputError(f"hook {self.name}: after is a list of names, not a text")
+        object.__setattr__(self, "after", texts(f"hook {self.name}: after", self.after))
         if not isinstance(self.when, When) or not isinstance(self.retry, RetryPolicy):
             raise InvalidInputError(f"hook {self.name}: when takes a When, and retry a RetryPolicy")
 
     @property
     def rule(self) -> HookRule:
         return HookRule(self.name, tuple(self.after), self.when)
+
+
+def _shown(action: object) -> str:
+    return f"the class {action.__name__}" if isinstance(action, type) else f"a {type(action).__name__}"

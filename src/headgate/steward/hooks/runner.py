@@ -8,24 +8,29 @@ from dataclasses import replace
 from headgate.core.hook_rules import due, held_up_by, in_order
 from headgate.core.retry import delay_seconds
 from headgate.core.secrets import clean_text
+from headgate.errors import HeadgateError, HookFailedError, InvalidInputError
 from headgate.host import Host
 from headgate.model.commit_event import CommitEvent
 from headgate.model.control_entry import HookRun, HookState
 from headgate.model.record import Record
 from headgate.steward.hooks.hook import Hook
+from headgate.steward.hooks.nesting import running
 
 MAX_ERROR = 1000
 """How many characters of an error are kept."""
+MAX_SEARCHED = 65_536
 
 
 class HookRunner:
     """The hooks that this process has registered."""
 
     def __init__(self, host: Host, hooks: Sequence[Hook] = ()) -> None:
+        for hook in hooks:
+            if not isinstance(hook, Hook):
+                raise InvalidInputError(f"a {type(hook).__name__} is not a hook", "use Hook(name, action)")
         self._host = host
+        self._rules = {rule.name: rule for rule in in_order([hook.rule for hook in hooks])}
         self._hooks = {hook.name: hook for hook in hooks}
-        rules = in_order([hook.rule for hook in hooks])
-        self._rules = {rule.name: rule for rule in rules}
 
     def with_hook(self, hook: Hook) -> HookRunner:
         """These and one more; refused if they then wait for each other."""
@@ -66,19 +71,31 @@ class HookRunner:
             if error is None:
                 return HookRun(hook.name, HookState.DONE, attempts, seconds)
             run = HookRun(hook.name, HookState.FAILED, attempts, seconds, error)
-            over = self._host.elapsed() - started >= hook.retry.total.total_seconds()
-            if over or attempt == hook.retry.attempts:
+            left = hook.retry.total.total_seconds() - (self._host.elapsed() - started)
+            if left <= 0 or attempt == hook.retry.attempts:
                 break
             # The policy lets the first repetition go at once, which a hook's cause seldom forgives.
-            self._host.sleep(delay_seconds(hook.retry, attempt + 1, self._host.chance()))
+            self._host.sleep(min(left, delay_seconds(hook.retry, attempt + 1, self._host.chance())))
         return run
 
 
 def _failure(hook: Hook, event: CommitEvent) -> str | None:
-    """Runs the action once; what it said if it failed."""
+    """Runs the action once; what it said if it failed. Only a Ctrl-C gets through."""
     try:
-        hook.action.run(event)
-    except Exception as error:  # noqa: BLE001 — code of others: whatever it raises is its failure, and is kept
-        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return clean_text(told)[:MAX_ERROR]
+        with running(event.lake_id, hook.name):
+            hook.action.run(event)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 — code of others: all it raises is its failure
+        return _told(error)
     return None
+
+
+def _told(error: BaseException) -> str:
+    """An error as it can be kept on storage: bounded, without secrets, valid Unicode."""
+    try:
+        text = error.problem if isinstance(error, HeadgateError) else str(error)
+    except Exception:  # noqa: BLE001 — code of others: an error may fail to say what it is
+        text = ""
+    name = "" if isinstance(error, HookFailedError) and text else type(error).__name__
+    # Cut twice: what is enormous is not worth searching, and half of a secret would not be recognised.
+    cleaned = clean_text(": ".join(part for part in (name, text[:MAX_SEARCHED]) if part))
+    return cleaned.encode(errors="backslashreplace").decode()[:MAX_ERROR]

@@ -1,0 +1,60 @@
+"""Hooks: actions that run after a commit, registered by the process that runs them.
+
+`Lake.open(…, hooks=[Hook("tell", Command(["notify-send", "new data"]))])`, or in a file that `load` reads.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headgate.core.hook_rules import When
+from headgate.errors import InvalidInputError
+from headgate.lake import Lake
+from headgate.model.commit_event import CommitEvent
+from headgate.steward.hooks.audit import Audit
+from headgate.steward.hooks.command import Command
+from headgate.steward.hooks.config_actions import ACTIONS
+from headgate.steward.hooks.config_file import hooks_in
+from headgate.steward.hooks.hook import Action, Hook
+from headgate.steward.hooks.notify import Notify
+from headgate.steward.hooks.python import Python
+from headgate.steward.hooks.webhook import Webhook
+
+__all__ = [
+    "Action",
+    "Audit",
+    "Command",
+    "CommitEvent",
+    "Hook",
+    "Notify",
+    "Python",
+    "Webhook",
+    "When",
+    "load",
+    "register",
+]
+
+
+def load(path: str | os.PathLike[str]) -> tuple[Hook, ...]:
+    """The hooks of a `headgate.toml`, in the order in which they run, for `Lake.open(…, hooks=…)`.
+
+    `InvalidInputError` names the file, the hook and the mistake. A file that lies in a lake is refused, also
+    behind a symbolic link: a lake must not make other people's machines run commands.
+    """
+    return hooks_in(_path(path), ACTIONS)
+
+
+def register(lake: Lake, path: str | os.PathLike[str]) -> None:
+    """Registers the hooks of a `headgate.toml` with a lake, in which the file must not lie."""
+    place = lake.place
+    root = Path(place) if Path(place).is_absolute() else None
+    for hook in hooks_in(_path(path), ACTIONS, root):
+        lake.add_hook(hook)
+
+
+def _path(path: str | os.PathLike[str]) -> Path:
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else ""
+    if not text or "\0" in text:
+        raise InvalidInputError(f"{path!r} is not the name of a file", "give a path, as headgate.toml")
+    return Path(text)

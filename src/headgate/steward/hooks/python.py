@@ -1,0 +1,49 @@
+"""The action `python`: calls a function with the event."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from headgate.errors import InvalidInputError
+from headgate.model.commit_event import CommitEvent
+from headgate.steward.hooks.deadline import checked_seconds, within
+
+
+@dataclass(frozen=True, slots=True)
+class Python:
+    """Calls `function` with the `CommitEvent`, in a thread of its own; what it raises is the failure.
+
+    One that has not returned after `timeout_seconds` is given up. Its thread cannot be stopped: it may still
+    be at work while the hook is tried again.
+    """
+
+    function: Callable[[CommitEvent], object]
+    timeout_seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        checked_seconds(self.timeout_seconds)
+        if not callable(self.function):
+            raise InvalidInputError(
+                f"a {type(self.function).__name__} cannot be called", "give a function that takes the event"
+            )
+        if inspect.iscoroutinefunction(self.function):
+            raise InvalidInputError(
+                f"{_name(self.function)} is asynchronous, and would not be waited for",
+                "give a plain function, which may call asyncio.run",
+            )
+
+    def run(self, event: CommitEvent) -> None:
+        within(self.timeout_seconds, partial(self.function, event))
+
+    def describe(self) -> str:
+        return f"calls {_name(self.function)}"
+
+
+def _name(function: Callable[[CommitEvent], object]) -> str:
+    # Of an object that can be called, its type: how it shows itself may tell what it holds.
+    named = function if hasattr(function, "__qualname__") else type(function)
+    module = getattr(named, "__module__", None)
+    return named.__qualname__ if module is None else f"{module}.{named.__qualname__}"

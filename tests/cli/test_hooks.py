@@ -1,0 +1,224 @@
+"""`headgate hooks`, `headgate recover`, and hooks of a headgate.toml after commands that commit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import headgate as hg
+from headgate.hooks import CommitEvent, Hook, Python
+from tests.cli.program import run, run_json
+
+CONFIG = """
+[[hooks]]
+name = "log"
+action = "notify"
+file = "events.jsonl"
+after = ["check"]
+
+[[hooks]]
+name = "check"
+action = "command"
+command = ["test", "-e", "{ready}"]
+when.tables = ["a.*"]
+when.kinds = ["append"]
+retry.attempts = 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a lake, a file of rows, and a headgate.toml."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HEADGATE_CONFIG", raising=False)
+    hg.Lake.init("lake")
+    Path("rows.jsonl").write_text('{"id": 1}\n')
+    Path("headgate.toml").write_text(CONFIG.replace("{ready}", str(tmp_path / "ready")))
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", ["list", "status", "run", "retry"])
+def test_every_command_teaches(command: str) -> None:
+    assert f"Example: headgate hooks {command} ./lake" in " ".join(
+        run("hooks", command, "--help").output.split()
+    )
+
+
+def test_list_shows_hooks_in_their_order(here: Path) -> None:
+    shown = [line.split("\t") for line in run("hooks", "list", "lake").output.splitlines()]
+    assert shown == [
+        ["hook", "does", "when", "after", "attempts"],
+        ["check", f"runs test -e {here}/ready", "append of a.*", "", "1"],
+        ["log", f"writes events to {here}/events.jsonl", "any commit", "check", "3"],
+    ]
+    check, log = run_json("hooks", "list", "lake")
+    assert (check["name"], check["action"], check["when"]) == (
+        "check",
+        "command",
+        {"tables": ["a.*"], "kinds": ["append"]},
+    )
+    assert (log["after"], log["attempts"]) == (["check"], 3)
+
+
+def test_a_failing_hook_is_told_after_the_version_and_retried_later(here: Path) -> None:
+    result = run("ingest", "lake", "a.b", "rows.jsonl")
+    assert result.exit_code == 0 and result.stdout.startswith("version 1: 1 row")
+    assert result.stderr.splitlines()[:2] == [
+        "headgate: version 1 is committed; a hook is not done: check: test failed with exit code 1",
+        "headgate: version 1 is committed; a hook is not done: log: waits for check",
+    ]
+    assert "hooks retry" in result.stderr
+    status = [line.split("\t") for line in run("hooks", "status", "lake").output.splitlines()]
+    assert status[1:] == [
+        ["1", "check", "failed", "1", "yes", "test failed with exit code 1"],
+        ["1", "log", "pending", "0", "yes", "waits for check"],
+    ]
+    assert [hook["registered"] for hook in run_json("hooks", "status", "lake", "--config", "/dev/null")] == [
+        False,
+        False,
+    ]
+    only_pending = run("hooks", "run", "lake")
+    assert only_pending.exit_code == 1 and "open: version 1: log (waits for check)" in only_pending.output
+    still = run("hooks", "retry", "lake", "--json")
+    assert still.exit_code == 1 and len(json.loads(still.stdout)["open"]) == 2
+    (here / "ready").touch()
+    done = run("hooks", "retry", "lake")
+    assert (done.exit_code, done.output) == (0, "done: version 1: check\ndone: version 1: log\n")
+    assert json.loads((here / "events.jsonl").read_text())["version"] == 1
+    assert run("hooks", "run", "lake").output == "no hook is open\n"
+    assert run_json("hooks", "status", "lake") == []
+
+
+def test_json_of_ingest_has_the_failures(here: Path) -> None:
+    assert run_json("ingest", "lake", "a.b", "rows.jsonl")["hook_failures"] == [
+        "check: test failed with exit code 1",
+        "log: waits for check",
+    ]
+
+
+def test_other_commands_that_commit_run_hooks_too(here: Path) -> None:
+    lake = hg.Lake.open("lake")
+    lake.create_table("a.b", "id BIGINT")
+    with lake.transaction() as tx:
+        tx.plan("clustering", "a.b", ["f"], ["/a/b"])
+    assert run("timeline", "lake", "--cancel", tx.txid).exit_code == 0
+    assert run("doctor", "lake", "--switch-to", "filetracker").exit_code == 0
+    assert run("doctor", "lake", "--resolve", "a" * 32).exit_code == 0
+    kinds = [json.loads(line)["kind"] for line in (here / "events.jsonl").read_text().splitlines()]
+    assert kinds == ["cancel", "switch", "cancel"]
+
+
+def test_the_file_is_that_of_the_option_then_of_the_environment_then_the_one_here(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def named(name: str) -> str:
+        (here / f"{name}.toml").write_text(f"[[hooks]]\nname = '{name}'\naction = 'notify'\n")
+        return f"{name}.toml"
+
+    def names(*args: str) -> list[str]:
+        return [hook["name"] for hook in run_json("hooks", "list", "lake", *args)]
+
+    assert names() == ["check", "log"]
+    monkeypatch.setenv("HEADGATE_CONFIG", named("environment"))
+    assert names() == ["environment"]
+    assert names("--config", named("option")) == ["option"]
+    (here / "headgate.toml").unlink()
+    monkeypatch.delenv("HEADGATE_CONFIG")
+    assert names() == []
+
+
+def test_mistakes_are_wrong_usage_and_nothing_is_committed(here: Path) -> None:
+    (here / "headgate.toml").write_text("[[hooks]]\nname = 'a'\naction = 'command'\ncommand = 'ls'\n")
+    result = run("ingest", "lake", "a.b", "rows.jsonl")
+    assert result.exit_code == 2 and "headgate.toml, hook a: command must be a list of texts" in result.stderr
+    missing = run("hooks", "list", "lake", "--config", "none.toml")
+    assert missing.exit_code == 2 and "none.toml cannot be read" in missing.stderr
+    (here / "headgate.toml").unlink()
+    (here / "headgate.toml").symlink_to("nowhere")
+    assert run("recover", "lake").exit_code == 2
+    assert hg.Lake.open("lake").version == 0
+    # Commands that only look need no hooks.
+    assert run("log", "lake").exit_code == run("timeline", "lake").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "command", [("ingest", ".", "a.b", "../rows.jsonl"), ("recover", "."), ("hooks", "run", ".")]
+)
+def test_a_file_in_the_lake_is_refused_where_one_stands_in_it(
+    here: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    (here / "headgate.toml").rename(here / "lake" / "headgate.toml")
+    monkeypatch.chdir(here / "lake")
+    result = run(*command)
+    assert result.exit_code == 2 and "hooks are never read from a lake" in result.stderr
+    assert hg.Lake.open(".").version == 0
+    assert run(*command, "--config", "/dev/null").exit_code == 0
+
+
+def test_a_link_into_the_lake_is_refused(here: Path) -> None:
+    (here / "headgate.toml").rename(here / "lake" / "headgate.toml")
+    (here / "headgate.toml").symlink_to("lake/headgate.toml")
+    result = run("recover", "lake", "--json")
+    assert result.exit_code == 2
+    assert "never read from a lake" in json.loads(result.stderr)["error"]["problem"]
+
+
+def unfinished(here: Path) -> None:
+    """A commit whose writer was interrupted in its hook."""
+
+    class Interrupting:
+        def run(self, event: CommitEvent) -> None:
+            raise KeyboardInterrupt
+
+        def describe(self) -> str:
+            return "interrupts"
+
+    lake = hg.Lake.open(here / "lake", hooks=[Hook("log", Interrupting())])
+    with pytest.raises(KeyboardInterrupt):
+        lake.create_table("a.b", "id BIGINT")
+
+
+def test_recover_says_in_plain_words_what_it_did(here: Path) -> None:
+    unfinished(here)
+    assert run("hooks", "status", "lake").output.splitlines()[1].split("\t") == [
+        *("1", "log", "pending", "0", "yes"),
+        "its writer is at work, or died: headgate recover",
+    ]
+    assert run("recover", "lake", "--config", "/dev/null").output.splitlines() == [
+        "looked at versions 1 to 1",
+        "made the control entries that were missing, of versions 1",
+        "published a.b",
+        "hook open: version 1: log (not registered here)",
+    ]
+    assert run("recover", "lake").output.splitlines() == [
+        "nothing is new since version 1, up to which all is well",
+        "hook done: version 1: log",
+    ]
+    assert run("recover", "lake").output.splitlines() == [
+        "nothing is new since version 1, up to which all is well",
+        "nothing was left to do",
+    ]
+
+
+def test_recover_as_json(here: Path) -> None:
+    unfinished(here)
+    report = run_json("recover", "lake")
+    assert (report["until"], report["entries"], report["hooks_done"], report["changed"]) == (
+        1,
+        [1],
+        ["1: log"],
+        True,
+    )
+    assert set(report) == {*hg.Lake.open("lake").recover().__dataclass_fields__, "changed"}
+
+
+def test_a_hook_of_a_process_is_shown_by_status_of_another(here: Path) -> None:
+    def fail(event: CommitEvent) -> None:
+        raise OSError("no \x1b[31m way")
+
+    hook = Hook("own", Python(fail), retry=hg.RetryPolicy(attempts=1))
+    hg.Lake.open("lake", hooks=[hook]).set_properties({"a": "1"})
+    (line,) = run("hooks", "status", "lake").output.splitlines()[1:]
+    assert line.split("\t") == ["1", "own", "failed", "1", "no", "OSError: no \\x1b[31m way"]
