@@ -21,10 +21,10 @@ from headgate.errors import (
     StorageError,
     UnsupportedError,
 )
-from headgate.lake import Diagnosis, Lake, Resolution
+from headgate.lake import Lake
 from headgate.model.instant import Instant
 from headgate.release import __version__
-from headgate.result import CommitResult
+from headgate.result import CommitResult, Diagnosis, Resolution
 from headgate.transaction import Transaction
 from headgate.view import LakeView
 
