@@ -24,10 +24,10 @@ from headgate.errors import (
     UnsupportedError,
 )
 from headgate.hooks import Hook
-from headgate.lake import Diagnosis, Lake, Resolution
+from headgate.lake import Lake
 from headgate.model.instant import Instant
 from headgate.release import __version__
-from headgate.result import CommitResult
+from headgate.result import CommitResult, Diagnosis, Resolution
 from headgate.transaction import Transaction
 from headgate.view import LakeView
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from functools import partial
 from itertools import islice
@@ -19,7 +19,7 @@ from headgate.commit.log import CommitLog
 from headgate.commit.moments import version_at
 from headgate.commit.probe import probe
 from headgate.core.arguments import version_number, whole_number
-from headgate.core.choice import Verdict, choose, parse_strategy, require_for_init, verdicts
+from headgate.core.choice import choose, parse_strategy, require_for_init, verdicts
 from headgate.core.conflict import Incompatible
 from headgate.core.fold import empty_state
 from headgate.core.instants import timeline
@@ -46,15 +46,17 @@ from headgate.model.metrics import Metrics
 from headgate.model.probe import ProbeReport, Promise
 from headgate.model.record import Record
 from headgate.model.recovery import RecoveryReport
+from headgate.model.replica import ReplicaMark, ReplicaReport
 from headgate.model.state import LakeState
 from headgate.model.table import TableRef
 from headgate.opening import check_divisor, check_heartbeat, checked_policy, opened_store
 from headgate.refusals import TransactionConflictError, gave_up
-from headgate.result import CommitResult
+from headgate.result import CommitResult, Diagnosis, Resolution
 from headgate.steward.hooks.hook import Hook
 from headgate.steward.hooks.runner import HookRunner
 from headgate.steward.rebuilding import Rebuilding, RebuildReport
 from headgate.steward.recovery import HooksRun, OpenHook, Recovery
+from headgate.steward.replica.mark import promote, read_mark, refuse_replica
 from headgate.steward.steward import Steward
 from headgate.storage.capabilities import Store
 from headgate.storage.location import Options
@@ -69,33 +71,6 @@ if TYPE_CHECKING:
 
     from headgate.iceberg.loader import TableLoader
     from headgate.table import Table
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """What `Lake.doctor` found: the storage's promises, and what each strategy would be worth here."""
-
-    place: str
-    strategy: str
-    report: ProbeReport
-    verdicts: tuple[Verdict, ...]
-
-    @property
-    def safe(self) -> bool:
-        """Whether the strategy that the lake uses now is safe on its storage."""
-        return any(verdict.safe for verdict in self.verdicts if verdict.strategy.value == self.strategy)
-
-
-@dataclass(frozen=True, slots=True)
-class Resolution:
-    """What became of a transaction: committed as `version`, or never (`version` is None)."""
-
-    txid: str
-    version: int | None
-
-    @property
-    def committed(self) -> bool:
-        return self.version is not None
 
 
 class Lake:
@@ -401,6 +376,7 @@ class Lake:
         effort: Effort,
         isolation: Isolation | None = None,
     ) -> Transaction:
+        refuse_replica(self._checkpoints)
         pending = None
         if CANDIDATES.of(base.properties) == "start":
             pending = self._announcements.txids() | frozenset(base.plans)
@@ -510,7 +486,7 @@ class Lake:
 
     def _dead_plans(self, patience: timedelta) -> tuple[TxId, ...]:
         newest = self._refreshed()
-        if not newest.plans:
+        if not newest.plans or self.replica_of is not None:
             return ()
         scheduled = [self._log.record(plan.version) for plan in newest.plans.values()]
         running = self._announcements.running(is_over=newest.cancelled.__contains__)
@@ -519,6 +495,34 @@ class Lake:
     def metrics(self) -> Metrics:
         """What this handle has done since it was opened: commits, conflicts, hooks, requests, bytes."""
         return self._steward.ledger.metrics(self._driver.meter.counts())
+
+    def replicate(
+        self,
+        target: str | os.PathLike[str] | Store,
+        *,
+        options: Options | None = None,
+        adopt: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ReplicaReport:
+        """Brings the replica of this lake at `target` to the newest version; makes it if nothing is there.
+
+        Can be interrupted and run again. `AlreadyExistsError`, with nothing changed, if anything but a
+        replica of this lake is there; `adopt` takes one that was promoted. `progress` is told how many
+        versions are copied, of how many.
+        """
+        from headgate.steward.replica.replication import Replicator  # loads pyiceberg
+
+        driver = Driver(opened_store(target, options), self._driver.host)
+        return Replicator(self._steward, driver).run(progress or (lambda _done, _all: None), adopt=adopt)
+
+    @property
+    def replica_of(self) -> ReplicaMark | None:
+        """What this lake is a replica of; None if it is none. Asks storage."""
+        return read_mark(self._driver)
+
+    def promote(self) -> ReplicaMark:
+        """Makes a replica a lake of its own, which takes commits and is not replicated to any more."""
+        return promote(self._checkpoints)
 
     def rebuild_control(self, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:
         """Makes everything anew that is derived from the log, and removes what belongs to no version.

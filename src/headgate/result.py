@@ -1,9 +1,11 @@
-"""What became of a transaction, for its caller."""
+"""What became of a transaction, and of a look at the storage, for the caller."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.core.choice import Verdict
+from headgate.model.probe import ProbeReport
 from headgate.model.row_counts import RowCounts
 
 
@@ -36,3 +38,30 @@ class CommitResult:
     postponed: tuple[str, ...] = ()
     hook_failures: tuple[str, ...] = ()
     changed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What `Lake.doctor` found: the storage's promises, and what each strategy would be worth here."""
+
+    place: str
+    strategy: str
+    report: ProbeReport
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def safe(self) -> bool:
+        """Whether the strategy that the lake uses now is safe on its storage."""
+        return any(verdict.safe for verdict in self.verdicts if verdict.strategy.value == self.strategy)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What became of a transaction: committed as `version`, or never (`version` is None)."""
+
+    txid: str
+    version: int | None
+
+    @property
+    def committed(self) -> bool:
+        return self.version is not None

@@ -17,6 +17,7 @@ from headgate.model.footprint import (
     MAX_POSITION_FILES,
     FileFootprint,
     Upserted,
+    below_table,
     file_mark,
     shared_partitions,
 )
@@ -126,3 +127,14 @@ def test_partitions_are_the_same_whether_they_were_stored_or_not() -> None:
     stored = again(FileFootprint.of([*ours[:4], (0, (7,))])).added
     assert stored is not None
     assert shared_partitions(ours, stored) == frozenset(ours[:4])
+
+
+def test_marks_are_the_same_under_every_root() -> None:
+    inside = "data/L0-0123456789abcdef0123456789abcdef/01234567/day=data%2FL0-/x.parquet"
+    roots = ("file:///lake/data/a/b", "s3://data/L0-odd/data/L1-7/data/a/b", "memory://x/data/a/b")
+    assert {below_table(f"{root}/{inside}") for root in roots} == {inside}
+    assert len({file_mark(f"{root}/{inside}") for root in roots}) == 1
+    assert below_table(inside) == inside
+    assert below_table("anything") == "anything"
+    footprint = FileFootprint.of((), positions=[f"{roots[0]}/{inside}"])
+    assert footprint.positions == (inside,)

@@ -16,8 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headgate.core.log_entry import LogEntry
-from headgate.lake import Diagnosis, Lake, Resolution
+from headgate.lake import Lake
 from headgate.model.probe import ProbeReport
+from headgate.result import Diagnosis, Resolution
 from headgate.view import LakeView
 
 
@@ -132,7 +133,7 @@ LOG_COLUMNS = ("version", "committed (UTC)", "kind", "by", "change", "args")
 
 def lake_json(lake: Lake) -> dict[str, Any]:
     """The lake for programs, all of it at one version."""
-    last, view = _newest(lake)
+    (last, view), mark = _newest(lake), lake.replica_of
     return {
         "place": lake.place,
         "id": lake.id,
@@ -144,6 +145,7 @@ def lake_json(lake: Lake) -> dict[str, Any]:
         "tags": dict(view.tags),
         "properties": dict(view.properties),
         "last_commit": None if last is None else last.record,
+        "replica_of": None if mark is None else mark.source,
     }
 
 
@@ -159,6 +161,9 @@ def lake_fields(lake: Lake) -> dict[str, str]:
         "divisor": str(lake.divisor),
         "tables": f"{len(view.tables()):,}",
     }
+    mark = lake.replica_of
+    if mark is not None:
+        fields["replica of"] = f"{mark.source}, since {mark.since:%Y-%m-%d %H:%M:%S} UTC"
     if last is not None:
         fields["last commit"] = f"{last.committed_at:%Y-%m-%d %H:%M:%S} UTC by {last.user}@{last.host}"
     fields |= {f"tag {name}": f"version {version}" for name, version in view.tags.items()}

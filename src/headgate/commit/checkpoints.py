@@ -14,7 +14,7 @@ from headgate.commit.log import RECORDS_AT_ONCE, CommitLog, Progress
 from headgate.core.windows import boundary_at_or_before
 from headgate.errors import CorruptLakeError, NotFoundError, UnsupportedError
 from headgate.model.identifiers import GENESIS, Version
-from headgate.model.json_object import JsonObject, encode
+from headgate.model.json_object import Json, JsonObject, encode
 from headgate.model.state import LakeState
 from headgate.storage.capabilities import ListInPages
 from headgate.storage.listing import all_keys
@@ -25,13 +25,15 @@ class Checkpoints:
     """The checkpoints of one lake, seen from one handle. `newest_known` only moves forward.
 
     `unusable` are those that were looked for and are missing or damaged: a writer that has their state may
-    write them again.
+    write them again. `replica`: the advice where to start says that the lake is, or was, a replica. It is
+    read on opening anyway, so whoever wants to write knows that the mark of a replica is worth a look.
     """
 
     log: CommitLog
     genesis: LakeState
     newest_known: Version = field(default=GENESIS)
     unusable: set[Version] = field(default_factory=set)
+    replica: bool = False
 
     def open(self) -> LakeState:
         """The newest state of the lake, read from the newest checkpoint on.
@@ -70,9 +72,18 @@ class Checkpoints:
         self.log.driver.put(checkpoint_key(state.version), state.encode())
         self.unusable.discard(state.version)
         if state.version > self.newest_known:
-            # Only advice where to start: a late write may set it back, which costs a listing.
-            self.log.driver.put(LAST_CHECKPOINT, encode({"version": state.version.number}))
+            self._advise(state.version)
             self.newest_known = state.version
+
+    def note_replica(self, replica: bool) -> None:
+        """Makes the advice say whether the lake is a replica, for handles that open it from now on."""
+        self.replica = replica
+        self._advise(self.newest_known)
+
+    def _advise(self, version: Version) -> None:
+        # Only advice where to start: a late write may set it back, which costs a listing.
+        remark: dict[str, Json] = {"replica": True} if self.replica else {}
+        self.log.driver.put(LAST_CHECKPOINT, encode({"version": version.number, **remark}))
 
     @property
     def _window(self) -> int:
@@ -130,7 +141,9 @@ class Checkpoints:
         if data is None:
             return None
         try:
-            return JsonObject.parse(data, LAST_CHECKPOINT).version("version")
+            advice = JsonObject.parse(data, LAST_CHECKPOINT)
+            self.replica = advice.fields.get("replica") is True
+            return advice.version("version")
         except CorruptLakeError:
             return None  # advice that cannot be read: the listing tells the same
 

@@ -54,16 +54,18 @@ def _is_of_an_init(key: str) -> bool:
 
 def decide_identity(driver: Driver, identity: LakeIdentity) -> None:
     """Makes `identity` that of the lake at this place; `AlreadyExistsError` if it has another one."""
-    strategy = strategy_named(
-        StrategyName.FILETRACKER.value, driver, ordered_listing=identity.ordered_listing
-    )
-    data = identity.encode()
+    decide_identity_bytes(driver, identity.encode(), ordered_listing=identity.ordered_listing)
+
+
+def decide_identity_bytes(driver: Driver, data: bytes, *, ordered_listing: bool) -> None:
+    """Likewise, with the very bytes that the identity has elsewhere. Idempotent."""
+    strategy = strategy_named(StrategyName.FILETRACKER.value, driver, ordered_listing=ordered_listing)
     match strategy.publish(GENESIS, data, driver.host.new_txid()):
         case Committed():
-            _copy(driver, data)
+            copy_identity(driver, data)
         case Lost(other):
             # Whoever won may have died before publishing it; its bytes are decided, so anybody may.
-            _copy(driver, other)
+            copy_identity(driver, other)
             raise _already_exists(driver, other)
         case Unknown(_, claimant, error):
             raise CommitUnknownError(
@@ -108,7 +110,8 @@ def require_decided(driver: Driver, identity: str) -> None:
         )
 
 
-def _copy(driver: Driver, data: bytes) -> None:
+def copy_identity(driver: Driver, data: bytes) -> None:
+    """Publishes what was decided as version 0 as `headgate.json`, unless that is there."""
     # Never replaced where that can be avoided: handles that are open hold the object that is there.
     if driver.get(IDENTITY) is not None:
         return

@@ -15,6 +15,7 @@ ENTRIES = "control/txn/"
 RECOVERED = f"{ENTRIES}recovered.json"
 OUTBOX = "control/outbox/"
 IDENTITY = "headgate.json"
+REPLICA = "control/replica.json"
 
 
 def checkpoint_key(version: Version) -> str:

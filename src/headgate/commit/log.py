@@ -199,6 +199,10 @@ class CommitLog:
         data, origin = self._read_one(version)
         return Record.decode(data, version, origin), digest(data)
 
+    def data(self, version: Version) -> bytes:
+        """The bytes of the record of a version that is known to be decided. Likewise not checked."""
+        return self._read_one(version)[0]
+
     def _read_anywhere(self, numbers: range) -> list[tuple[bytes, str]]:
         """Records of versions that are known to be decided, whichever strategy decided them."""
         return self.driver.host.together([partial(self._read_one, Version(number)) for number in numbers])

@@ -110,6 +110,18 @@ def strategy_named(name: str, driver: Driver, *, ordered_listing: bool) -> Commi
             return MachineStrategy(driver, LAYOUTS[strategy], claim)
 
 
+def copying_strategy(name: str, driver: Driver, *, ordered_listing: bool) -> CommitStrategy:
+    """A strategy that keeps its records where `name` keeps them, with the means that the store has.
+
+    For records that are decided elsewhere and copied: a lake that changed its strategy has records of both.
+    """
+    if known_strategy(name) is StrategyName.FILETRACKER:
+        return strategy_named(name, driver, ordered_listing=ordered_listing)
+    able = isinstance(driver.store, PutIfAbsent) or not isinstance(driver.store, RenameNoReplace)
+    usable = StrategyName.CONDITIONAL if able else StrategyName.RENAME
+    return strategy_named(usable.value, driver, ordered_listing=ordered_listing)
+
+
 def layout_named(name: str) -> RecordLayout:
     """Where the records of a strategy lie; `UnsupportedError` for a strategy that we do not know.
 

@@ -20,7 +20,7 @@ from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.planning import DeleteIndex
 from headgate.iceberg.positions import Positions, read_positions
-from headgate.model.footprint import file_mark
+from headgate.model.footprint import below_table, file_mark
 from headgate.model.table import TableCommit
 
 CHANGE_TYPE, VERSION = "_change_type", "_version"
@@ -151,6 +151,8 @@ class _Feed:
         if paths is None:
             # Too many for the record: they are in the directory of the transaction.
             paths = self._listed_positions()
+        location = self._version.after.location
+        paths = tuple(f"{location}/{below_table(path)}" for path in paths)
         return [DataFile(path, (), 0, 0, 0, content=Content.POSITION_DELETES) for path in paths]
 
     def _listed_positions(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ over blocks, and carry blocks from one file to another.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 MAGIC = b"Obj\x01"
@@ -39,6 +39,25 @@ class Container:
     def only(self, blocks: Sequence[Block]) -> bytes:
         """The bytes of the same file with no other blocks than these."""
         return self.header + b"".join(block.whole for block in blocks)
+
+    @property
+    def sync(self) -> bytes:
+        """What stands at the end of every block."""
+        return self.header[-SYNC_BYTES:]
+
+
+def assembled(metadata: Mapping[str, str], sync: bytes, blocks: Iterable[tuple[int, bytes]]) -> bytes:
+    """A file with blocks, each so many records one after the other, which are compressed with deflate here.
+
+    The same bytes each time.
+    """
+    parts = [MAGIC, _long_bytes(len(metadata))]
+    for name, value in metadata.items():
+        parts += [_sized(name.encode()), _sized(value.encode())]
+    parts += [_long_bytes(0), sync]
+    for count, records in blocks:
+        parts += [_long_bytes(count), _sized(_deflated(records)), sync]
+    return b"".join(parts)
 
 
 def split(data: bytes) -> Container:
@@ -92,3 +111,21 @@ def _long(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), at
         shift += 7
+
+
+def _long_bytes(number: int) -> bytes:
+    """A count or a size, which is never negative, in Avro's form."""
+    rest, out = number << 1, bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes((*out, rest))
+
+
+def _sized(data: bytes) -> bytes:
+    return _long_bytes(len(data)) + data
+
+
+def _deflated(records: bytes) -> bytes:
+    compressor = zlib.compressobj(wbits=RAW_DEFLATE)
+    return compressor.compress(records) + compressor.flush()

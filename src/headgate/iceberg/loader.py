@@ -75,10 +75,21 @@ class TableLoader:
         return uri.removeprefix(f"{self._root}/")
 
     def metadata(self, key: str) -> TableMetadata:
-        known = self._metadata.get(key)
+        known = self.find_metadata(key)
         if known is None:
-            known = TableMetadata.decode(self._get(key), key)
-            self._metadata.put(key, known)
+            raise self._missing(key)
+        return known
+
+    def find_metadata(self, key: str) -> TableMetadata | None:
+        """The metadata file `key`; None if it is not there."""
+        known = self._metadata.get(key)
+        if known is not None:
+            return known
+        data = self.driver.get(key)
+        if data is None:
+            return None
+        known = TableMetadata.decode(data, key)
+        self._metadata.put(key, known)
         return known
 
     def manifests(self, metadata: TableMetadata) -> tuple[Manifest, ...]:
@@ -156,5 +167,8 @@ class TableLoader:
     def _get(self, key: str) -> bytes:
         data = self.driver.get(key)
         if data is None:
-            raise CorruptLakeError(f"{self.uri(key)} is named by the lake, but is not there")
+            raise self._missing(key)
         return data
+
+    def _missing(self, key: str) -> CorruptLakeError:
+        return CorruptLakeError(f"{self.uri(key)} is named by the lake, but is not there")

@@ -132,14 +132,13 @@ def _write_one(target: Target, directory: str, positions: Positions, like: DataF
     uri = new_file(directory, target.metadata, like.spec_id, like.partition, name)
     target.driver.put(target.loader.key(uri), data)
     target.loader.remember_positions(uri, positions)
-    footer = footer_of(data)
     return DataFile(
         path=uri,
         partition=like.partition,
         spec_id=like.spec_id,
         record_count=len(positions),
         size_bytes=len(data),
-        metrics=_metrics(positions, footer),
+        metrics=position_metrics(positions, data),
         content=Content.POSITION_DELETES,
     )
 
@@ -194,7 +193,9 @@ def read_positions(
     return Positions(found)
 
 
-def _metrics(positions: Positions, footer: pq.FileMetaData) -> ColumnMetrics:
+def position_metrics(positions: Positions, data: bytes) -> ColumnMetrics:
+    """What the manifest says of the columns of a position delete file, whose bytes are `data`."""
+    footer = footer_of(data)
     lowest = min(bitmap.min() for bitmap in positions.by_file.values())
     highest = max(bitmap.max() for bitmap in positions.by_file.values())
     paths = sorted(positions.by_file, key=str.encode)

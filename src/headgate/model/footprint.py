@@ -22,15 +22,27 @@ MAX_POSITION_FILES = 256
 MAX_KEY_BYTES = 256
 """How long a bound of a key may be."""
 
+_DATA = "/data/L"
+
 SpecPartition: TypeAlias = tuple[int, tuple[Any, ...]]
 """The id of a partition spec, and values of its fields."""
 Marks: TypeAlias = frozenset[str] | None
 """Files by their marks; None: too many to say, so it can be any."""
 
 
+def below_table(path: str) -> str:
+    """The path of a file of a table below the directory of the table, as `data/L0-<txid>/…`.
+
+    So what is said of files in a record holds in a replica of the lake too, whose root is another. Partition
+    directories have a `=` in their names; none is called `data`.
+    """
+    _, found, rest = path.rpartition(_DATA)
+    return f"{_DATA}{rest}"[1:] if found else path
+
+
 def file_mark(path: str) -> str:
     """A short name of a data file: two files of one table never share it, for all that matters."""
-    return hashlib.sha256(path.encode()).hexdigest()[:16]
+    return hashlib.sha256(below_table(path).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +96,8 @@ class FileFootprint:
     `added`: partitions that files were added to. The rest are marks of files: `removed` with all their rows;
     `rewritten` by copy-on-write, the rest of their rows being in other files; `compacted`, all of their rows
     being in other files; `deleted` and `updated`, files in which rows were changed by position. `upserted` is
-    given by an upsert by key. `positions` are paths of position files that are not in the table.
+    given by an upsert by key. `positions` are position files that are not in the table, by their
+    paths below its directory.
     """
 
     added: frozenset[SpecPartition] | None = field(default_factory=frozenset)
@@ -119,7 +132,7 @@ class FileFootprint:
             _marks(deleted),
             _marks(updated),
             upserted,
-            tuple(positions) if len(positions) <= MAX_POSITION_FILES else None,
+            tuple(map(below_table, positions)) if len(positions) <= MAX_POSITION_FILES else None,
         )
 
     def to_json(self) -> dict[str, Json]:

@@ -18,7 +18,7 @@ from headgate.core.descriptor import commit_event, descriptor
 from headgate.core.windows import boundary_at_or_before
 from headgate.errors import HeadgateError
 from headgate.model.commit_event import CommitEvent
-from headgate.model.control_entry import ControlEntry, HookRun
+from headgate.model.control_entry import ControlEntry, HookRun, HookState
 from headgate.model.identifiers import Version
 from headgate.model.record import Record
 from headgate.model.state import LakeState
@@ -97,6 +97,19 @@ class Steward:
         return Aftermath(
             tuple(postponed), tuple(f"{h.name}: {h.error}" for h in hooks if h.error is not None)
         )
+
+    def after_copy(self, state: LakeState, record: Record) -> None:
+        """What is due in a replica once a version was copied there. Idempotent; raises what fails.
+
+        Its hooks are the business of the lake that it came from, and count as done.
+        """
+        loader = self.loader()
+        there = [t for t in published(record) if loader.find_metadata(t.table.metadata) is not None]
+        self.log.driver.host.together([partial(self.publish, t.name, t.table) for t in there])
+        self._checkpoint(state)
+        self._look_back(state.version)
+        hooks = tuple(HookRun(name, HookState.DONE) for name in record.hooks)
+        self.entries.write(control_entry(record, state.digest, hooks, {}))
 
     def run_hooks(
         self, record: Record, runs: Sequence[HookRun], *, retry: bool = False

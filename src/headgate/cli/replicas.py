@@ -1,0 +1,121 @@
+"""The command that keeps replicas: replicate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from headgate.cli import output
+from headgate.cli.app import app
+from headgate.cli.failure import reported
+from headgate.cli.options import AsJson, Place, StoreOptions, open_lake, store_options
+from headgate.errors import InvalidInputError
+from headgate.lake import Lake
+from headgate.model.replica import ReplicaReport
+
+TargetOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target-option",
+        metavar="NAME=VALUE",
+        help="An option of the target's storage, as --option is of the lake's. Can be given several times.",
+    ),
+]
+
+
+@app.command(
+    epilog="Examples: headgate replicate ./lake s3://backup/lake --- headgate replicate ./replica --promote"
+)
+def replicate(
+    place: Place,
+    target: Annotated[
+        str | None, typer.Argument(metavar="[TARGET]", help="Where the replica is, or is to be made.")
+    ] = None,
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Follow with a lake that was promoted, if it has no own versions.")
+    ] = False,
+    promote: Annotated[
+        bool,
+        typer.Option(
+            "--promote", help="LAKE is a replica: make it a lake of its own that takes commits, no more."
+        ),
+    ] = False,
+    option: StoreOptions = None,
+    target_option: TargetOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Bring a replica of the lake up to date, or make it. Can be interrupted and run again.
+
+    A replica is the same lake at another place: it opens as one, with all versions, and other engines read
+    it. Nothing that is not a replica of this lake is written to.
+    """
+    with reported(as_json=json):
+        if promote == (target is not None):
+            raise InvalidInputError(
+                "replicate takes a target, or --promote and no target",
+                "write headgate replicate LAKE TARGET, or headgate replicate REPLICA --promote",
+            )
+        if promote and adopt:
+            raise InvalidInputError("--promote and --adopt do not go together")
+        lake = open_lake(place, option)
+        if target is None:
+            _promote(lake, json=json)
+            return
+        with _progress() as progress:
+            options = store_options(target_option)
+            report = lake.replicate(target, options=options, adopt=adopt, progress=progress)
+        if json:
+            output.print_json(_report_json(report))
+        else:
+            output.say(_report_text(report))
+
+
+def _promote(lake: Lake, *, json: bool) -> None:
+    mark = lake.promote()
+    if json:
+        output.print_json({"promoted": lake.place, "was_replica_of": mark.source, "version": lake.version})
+    else:
+        output.say(f"{lake.place} is a lake of its own now, at version {lake.version}")
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, on standard error; nothing in a pipe."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("versions"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("replicating", total=None)
+
+        def on_progress(done: int, every: int) -> None:
+            progress.update(task, completed=done, total=every)
+
+        yield on_progress
+
+
+def _report_json(report: ReplicaReport) -> dict[str, Any]:
+    return {**asdict(report), "versions": report.versions}
+
+
+def _report_text(report: ReplicaReport) -> str:
+    if not report.versions:
+        done = "made, without any version yet" if report.created else "up to date"
+        return f"{report.target} is {done}, at version {report.until}"
+    files = output.count(report.files, "file")
+    made = "made" if report.created else "brought"
+    lost = f"; {output.count(len(report.expired), 'expired object')} left out" if report.expired else ""
+    return (
+        f"{report.target} was {made} from version {report.since} to {report.until}: "
+        f"{files} of {report.bytes:,} bytes{lost}"
+    )

@@ -1,0 +1,1 @@
+"""Replicas: the same lake at another place, which follows it version by version."""

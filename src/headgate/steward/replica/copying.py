@@ -1,0 +1,268 @@
+"""Copying what one version added to one table: data files as they are, metadata for the new root.
+
+Everything is written under names that nobody sees before the record of the version is there. Idempotent: what
+a replication that died has left is written again with the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from headgate.commit.driver import Driver
+from headgate.errors import CorruptLakeError
+from headgate.iceberg.avro import decode_manifest, decode_manifest_list
+from headgate.iceberg.data_file import Content, DataFile, Entry, Manifest, Status
+from headgate.iceberg.directories import Role, role_of
+from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.relocation import FileSizes, Relocation
+from headgate.model.footprint import below_table
+from headgate.model.table import TableCommit, TableRef
+from headgate.steward.replica.expired import Expired
+
+FILES_AT_ONCE = 16
+BYTES_AT_ONCE = 256 << 20
+"""How much of data files is held in memory at once; a larger file is copied by itself."""
+WORTH_A_LISTING = 4
+"""With more files than this, a version that may be half copied is looked at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How many data and delete files were copied, and their bytes."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Copied) -> Copied:
+        return Copied(self.files + other.files, self.bytes + other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A manifest of the source with its bytes and entries."""
+
+    manifest: Manifest
+    data: bytes
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """A snapshot that was copied, with its manifests in the replica; None if the source lacks some."""
+
+    copied: Copied = Copied()
+    manifests: tuple[Manifest, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableCopy:
+    """Copies tables from the lake of `source` to that of `target`. `expired` decides what may be missing.
+
+    `resumes`: the version may have been begun before; what is there already is not copied again.
+    """
+
+    source: TableLoader
+    target: TableLoader
+    move: Relocation
+    expired: Expired
+    resumes: bool = False
+    _sizes: dict[str, FileSizes] = field(default_factory=dict)
+
+    def copy(self, commit: TableCommit, before: TableRef | None) -> Copied:
+        """Copies what a commit added to a table, which was `before` in the version before.
+
+        If that is not there, because the source had lost it before it was copied, all that the table consists
+        of is copied.
+        """
+        key = commit.table.metadata
+        metadata = self.source.find_metadata(key)
+        if metadata is None:
+            self.expired.allow(commit.table.uuid, key)
+            return Copied()
+        known = None if before is None else self.target.find_metadata(before.metadata)
+        moved, snapshot = self.move.metadata(metadata), _Snapshot()
+        if metadata.snapshot is not None and (commit.snapshot_id is not None or known is None):
+            snapshot = self._copy_snapshot(commit, metadata, known)
+            if snapshot.manifests is None:
+                # Without its metadata, so that the next version finds nothing here to build upon.
+                return snapshot.copied
+        copied = snapshot.copied + self._copy_statistics(metadata, known)
+        self._driver.put(key, moved.data)
+        if snapshot.manifests is not None:
+            self.target.remember(key, moved, snapshot.manifests, {})
+        return copied
+
+    @property
+    def _driver(self) -> Driver:
+        return self.target.driver
+
+    def _copy_snapshot(
+        self, commit: TableCommit, metadata: TableMetadata, known: TableMetadata | None
+    ) -> _Snapshot:
+        """Copies the snapshot of a table, but for what `known`, the table in the replica, has of it."""
+        there = {} if known is None else {m.path: m for m in self.target.manifests(known)}
+        path = _list_of(metadata)
+        data = self._fetched(metadata.uuid, path)
+        if data is None:
+            return _Snapshot()
+        listed = decode_manifest_list(data, path)
+        read = self._read(
+            metadata.uuid, [manifest for manifest in listed if self.move.uri(manifest.path) not in there]
+        )
+        copied = self._copy_files(commit, read, whole=known is None)
+        self._know_sizes(read, there)
+        lengths = {uri: manifest.length for uri, manifest in there.items()} | self._write_manifests(read)
+        uris = [self.move.uri(manifest.path) for manifest in listed]
+        if not set(uris) <= set(lengths):
+            return _Snapshot(copied)  # a manifest is expired, and nobody can read the snapshot any more
+        self._driver.put(self.source.key(path), self.move.manifest_list(data, path, lengths))
+        pairs = zip(listed, uris, strict=True)
+        return _Snapshot(copied, tuple(replace(m, path=uri, length=lengths[uri]) for m, uri in pairs))
+
+    def _copy_statistics(self, metadata: TableMetadata, known: TableMetadata | None) -> Copied:
+        """Copies files of statistics that the table has and had not; only other engines write such."""
+        before = set() if known is None else set(map(self.target.key, _statistics(known)))
+        copied = Copied()
+        for uri in _statistics(metadata):
+            data = None if self.source.key(uri) in before else self._fetched(metadata.uuid, uri)
+            if data is not None:
+                self._driver.put(self.source.key(uri), data)
+                copied += Copied(1, len(data))
+        return copied
+
+    def _read(self, uuid: str, manifests: Sequence[Manifest]) -> list[_Read]:
+        fetched = self._driver.host.together([partial(self._fetched, uuid, m.path) for m in manifests])
+        return [
+            _Read(manifest, data, tuple(decode_manifest(data, manifest)))
+            for manifest, data in zip(manifests, fetched, strict=True)
+            if data is not None
+        ]
+
+    # --- data files -----------------------------------------------------------------------------------------
+
+    def _copy_files(self, commit: TableCommit, read: Sequence[_Read], *, whole: bool) -> Copied:
+        """Copies the files that a version added, or with `whole` all that the table has."""
+        entries = [entry for one in read for entry in one.entries if entry.status is not Status.DELETED]
+        own = [entry.file for entry in entries if whole or _is_new(entry, commit)]
+        files = [*own, *self._beside(commit, own)]
+        present = self._present(commit, files)
+        copied = Copied()
+        for batch in _batches(files):
+            tasks = [partial(self._copy_file, commit.table.uuid, file, present) for file in batch]
+            copied = sum(self._driver.host.together(tasks), copied)
+        return copied
+
+    def _copy_file(self, uuid: str, file: DataFile, present: frozenset[str]) -> Copied:
+        key = self.source.key(file.path)
+        is_data = file.content is Content.DATA
+        if is_data and key in present:
+            return Copied()
+        data = self._fetched(uuid, file.path)
+        if data is None:
+            self._sizes[self.move.uri(file.path)] = FileSizes(file.size_bytes, file.metrics.sizes)
+            return Copied()
+        if not is_data:
+            data, self._sizes[self.move.uri(file.path)] = self.move.positions(data, file.path)
+        self._driver.put(key, data)
+        return Copied(1, len(data))
+
+    def _beside(self, commit: TableCommit, added: Sequence[DataFile]) -> list[DataFile]:
+        """Position files that are not in the table: they tell which rows copy-on-write has changed."""
+        footprint, location = commit.footprint, commit.table.location
+        if footprint is None:
+            return []
+        paths = footprint.positions
+        if paths is None:
+            paths = tuple(self._listed_positions(commit, added))
+        known = {file.path for file in added}
+        uris = (self.source.uri(f"{location}/{below_table(path)}") for path in paths)
+        return [
+            DataFile(uri, (), 0, 0, 0, content=Content.POSITION_DELETES) for uri in uris if uri not in known
+        ]
+
+    def _listed_positions(self, commit: TableCommit, added: Sequence[DataFile]) -> Iterator[str]:
+        """Likewise, if there were too many for the record: they are in the directory of the transaction."""
+        names = {below_table(file.path).split("/")[1] for file in added}
+        for name in sorted(names):
+            for key in self.source.driver.keys(f"{commit.table.location}/data/{name}/"):
+                if role_of(f"/{key}") in (Role.POSITIONS_DELETED, Role.POSITIONS_UPDATED):
+                    yield key
+
+    def _present(self, commit: TableCommit, files: Sequence[DataFile]) -> frozenset[str]:
+        """The keys of data files that an earlier try has copied. Objects appear whole or not at all."""
+        if not self.resumes or len(files) <= WORTH_A_LISTING:
+            return frozenset()
+        names = {below_table(file.path).split("/")[1] for file in files}
+        found: set[str] = set()
+        for name in sorted(names):
+            found.update(self._driver.keys(f"{commit.table.location}/data/{name}/"))
+        return frozenset(found)
+
+    # --- manifests ------------------------------------------------------------------------------------------
+
+    def _know_sizes(self, read: Sequence[_Read], there: Mapping[str, Manifest]) -> None:
+        """Finds the sizes in the replica of delete files that were there before and are listed anew."""
+        lists_older = any(
+            self.move.uri(entry.file.path) not in self._sizes
+            for one in read
+            if one.manifest.content is Content.POSITION_DELETES
+            for entry in one.entries
+        )
+        if not lists_older:
+            return
+        manifests = [m for m in there.values() if m.content is Content.POSITION_DELETES]
+        for entries in self.target.entries(manifests):
+            for entry in entries:
+                sizes = FileSizes(entry.file.size_bytes, entry.file.metrics.sizes)
+                self._sizes.setdefault(entry.file.path, sizes)
+
+    def _write_manifests(self, read: Sequence[_Read]) -> dict[str, int]:
+        """Writes manifests; returns their lengths by their URIs in the replica."""
+        return dict(self._driver.host.together([partial(self._write_manifest, one) for one in read]))
+
+    def _write_manifest(self, one: _Read) -> tuple[str, int]:
+        path = one.manifest.path
+        data = self.move.manifest(one.data, path, self._sizes)
+        self._driver.put(self.source.key(path), data)
+        return self.move.uri(path), len(data)
+
+    def _fetched(self, uuid: str, uri: str) -> bytes | None:
+        """An object of the source; None if it may be missing."""
+        key = self.source.key(uri)
+        data = self.source.driver.get(key)
+        if data is None:
+            self.expired.allow(uuid, key)
+        return data
+
+
+def _is_new(entry: Entry, commit: TableCommit) -> bool:
+    return entry.status is Status.ADDED and entry.snapshot_id == commit.snapshot_id
+
+
+def _list_of(metadata: TableMetadata) -> str:
+    snapshot = metadata.snapshot
+    if snapshot is None or "manifest-list" not in snapshot:
+        raise CorruptLakeError(f"{metadata.location}: the current snapshot has no manifest list")
+    return str(snapshot["manifest-list"])
+
+
+def _statistics(metadata: TableMetadata) -> list[str]:
+    named = (metadata.fields.get(name) or [] for name in ("statistics", "partition-statistics"))
+    return [str(item["statistics-path"]) for items in named for item in items]
+
+
+def _batches(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
+    """The files in groups that are copied at once."""
+    batch: list[DataFile] = []
+    held = 0
+    for file in files:
+        if batch and (len(batch) == FILES_AT_ONCE or held + file.size_bytes > BYTES_AT_ONCE):
+            yield batch
+            batch, held = [], 0
+        batch.append(file)
+        held += file.size_bytes
+    if batch:
+        yield batch
