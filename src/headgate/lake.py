@@ -26,7 +26,7 @@ from headgate.core.instants import timeline
 from headgate.core.isolation import Isolation, isolation_named
 from headgate.core.log_entry import LogEntry, log_entry
 from headgate.core.log_query import LogQuery
-from headgate.core.lookup import found_table, found_tag
+from headgate.core.lookup import found_name, found_tag
 from headgate.core.recovery_plan import dead_plans
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds
 from headgate.core.settings import CANDIDATES
@@ -38,11 +38,13 @@ from headgate.errors import (
     StorageError,
 )
 from headgate.host import SYSTEM, Host
+from headgate.lake_objects import LakeObjects, objects_of
 from headgate.model.control_entry import ControlEntry
 from headgate.model.identifiers import TxId, is_txid
 from headgate.model.identity import DEFAULT_DIVISOR, LakeIdentity
 from headgate.model.instant import Instant
 from headgate.model.metrics import Metrics
+from headgate.model.named_object import NamedObject
 from headgate.model.probe import ProbeReport, Promise
 from headgate.model.record import Record
 from headgate.model.recovery import RecoveryReport
@@ -98,7 +100,7 @@ class Resolution:
         return self.version is not None
 
 
-class Lake:
+class Lake(LakeObjects):
     """A root location with one log. Safe to share between threads; cheap to open in each process."""
 
     def __init__(
@@ -251,6 +253,7 @@ class Lake:
             strategy=state.next_strategy,
             tags=_tags(state),
             committed_at=state.committed_at,
+            objects=objects_of(state),
             _lake=self,
         )
 
@@ -328,14 +331,18 @@ class Lake:
         return tuple(name for name in names if namespace is None or name.split(".")[0] == namespace)
 
     def namespaces(self) -> tuple[str, ...]:
-        """The namespaces that have tables. One comes and goes with its tables."""
-        return tuple(sorted({name.split(".")[0] for name in self._refreshed().tables}))
+        """The namespaces that have tables, views or mounts. One comes and goes with them."""
+        newest = self._refreshed()
+        return tuple(sorted({name.split(".")[0] for name in (*newest.tables, *newest.objects)}))
 
     def table(self, name: str, *, version: int | None = None) -> Table:
-        """The table of this name; `NotFoundError` names the nearest ones. With `version`, as it was then."""
+        """The table of this name; a view or mount can only be read. With `version`, as it was then.
+
+        `NotFoundError` names the nearest ones.
+        """
         from headgate.table import Table
 
-        self._table_ref(name, version)
+        self._named(name, version)
         return Table(self, name, version)
 
     def create_table(
@@ -606,12 +613,12 @@ class Lake:
 
     # --- for Table, which stands in the same layer -------------------------------------------------------
 
-    def _table_ref(self, name: str, version: int | None = None) -> TableRef:
-        """Where the metadata of a table lies, now or at a version."""
+    def _named(self, name: str, version: int | None = None) -> TableRef | NamedObject:
+        """The table, view or mount of a name, now or at a version."""
         if version is None:
-            return found_table(self._refreshed(), name)
+            return found_name(self._refreshed(), name)
         try:
-            return found_table(self._state_at(version), name)
+            return found_name(self._state_at(version), name)
         except NotFoundError as error:
             later = self._version_with(name, version)
             if later is None:
@@ -621,12 +628,13 @@ class Lake:
     def _version_with(self, name: str, after: int) -> int | None:
         """A version above `after` that has a table which the lake has now; the first, if it was made once."""
         newest = self._refreshed()
-        if name not in newest.tables or after >= newest.version.number:
+        if name not in (*newest.tables, *newest.objects) or after >= newest.version.number:
             return None
         without, having = after, newest.version.number
         while having - without > 1:
             middle = (without + having) // 2
-            if name in self._state_at(middle).tables:
+            state = self._state_at(middle)
+            if name in state.tables or name in state.objects:
                 having = middle
             else:
                 without = middle

@@ -11,7 +11,9 @@ from graphlib import CycleError, TopologicalSorter
 from headgate.core.lookup import nearest
 from headgate.errors import InvalidInputError
 from headgate.model.control_entry import HookRun
+from headgate.model.named_object import ObjectCommit
 from headgate.model.record import Record
+from headgate.model.table import TableCommit
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.\-]{0,99}", re.ASCII)
 
@@ -21,9 +23,9 @@ class When:
     """The commits that a hook is for: those that change one of `tables` (names, or patterns as `sales.*`) and
     are of one of `kinds`. Empty means any.
 
-    A kind is that of the version in the log (`commit`, `plan`, `cancel`, `switch`), what was done to a table
-    (`create`, `change`, `drop`, `rename`) or to its rows (`append`, `overwrite`, `delete`, `update`, `merge`,
-    `upsert`).
+    Views and mounts count as tables. A kind is that of the version in the log (`commit`, `plan`, `cancel`,
+    `switch`), what was done to a table (`create`, `change`, `drop`, `rename`; `replace` for views and mounts)
+    or to its rows (`append`, `overwrite`, `delete`, `update`, `merge`, `upsert`).
     """
 
     tables: tuple[str, ...] = ()
@@ -58,13 +60,13 @@ def kinds_of(record: Record) -> frozenset[str]:
 
 
 def _kinds_by_table(record: Record) -> list[tuple[tuple[str, ...], frozenset[str]]]:
-    return [
-        (
-            (table.name,) if table.renamed_from is None else (table.name, table.renamed_from),
-            table.verbs | {table.action.value, record.kind},
-        )
-        for table in record.tables
-    ]
+    tables = [(_names(table), table.verbs | {table.action.value, record.kind}) for table in record.tables]
+    objects = [(_names(each), frozenset({each.action.value, record.kind})) for each in record.objects]
+    return tables + objects
+
+
+def _names(change: TableCommit | ObjectCommit) -> tuple[str, ...]:
+    return (change.name,) if change.renamed_from is None else (change.name, change.renamed_from)
 
 
 def in_order(rules: Sequence[HookRule]) -> tuple[HookRule, ...]:
