@@ -22,6 +22,7 @@ from headgate.errors import (
     UnsupportedError,
 )
 from headgate.lake import Diagnosis, Lake, Resolution
+from headgate.materializing import RefreshResult
 from headgate.model.instant import Instant
 from headgate.release import __version__
 from headgate.result import CommitResult
@@ -48,6 +49,7 @@ __all__ = [
     "LakeView",
     "LogEntry",
     "NotFoundError",
+    "RefreshResult",
     "Resolution",
     "RetryPolicy",
     "StorageError",

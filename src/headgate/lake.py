@@ -26,7 +26,7 @@ from headgate.core.instants import timeline
 from headgate.core.isolation import Isolation, isolation_named
 from headgate.core.log_entry import LogEntry, log_entry
 from headgate.core.log_query import LogQuery
-from headgate.core.lookup import found_name, found_tag
+from headgate.core.lookup import found_tag
 from headgate.core.recovery_plan import dead_plans
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds
 from headgate.core.settings import CANDIDATES
@@ -44,12 +44,10 @@ from headgate.model.identifiers import TxId, is_txid
 from headgate.model.identity import DEFAULT_DIVISOR, LakeIdentity
 from headgate.model.instant import Instant
 from headgate.model.metrics import Metrics
-from headgate.model.named_object import NamedObject
 from headgate.model.probe import ProbeReport, Promise
 from headgate.model.record import Record
 from headgate.model.recovery import RecoveryReport
 from headgate.model.state import LakeState
-from headgate.model.table import TableRef
 from headgate.opening import check_divisor, check_heartbeat, checked_policy, opened_store
 from headgate.refusals import TransactionConflictError, gave_up
 from headgate.result import CommitResult
@@ -612,33 +610,6 @@ class Lake(LakeObjects):
         return effort.waited(seconds).spent(seconds)
 
     # --- for Table, which stands in the same layer -------------------------------------------------------
-
-    def _named(self, name: str, version: int | None = None) -> TableRef | NamedObject:
-        """The table, view or mount of a name, now or at a version."""
-        if version is None:
-            return found_name(self._refreshed(), name)
-        try:
-            return found_name(self._state_at(version), name)
-        except NotFoundError as error:
-            later = self._version_with(name, version)
-            if later is None:
-                raise
-            raise NotFoundError(error.problem, f"it is there at version {later}") from None
-
-    def _version_with(self, name: str, after: int) -> int | None:
-        """A version above `after` that has a table which the lake has now; the first, if it was made once."""
-        newest = self._refreshed()
-        if name not in (*newest.tables, *newest.objects) or after >= newest.version.number:
-            return None
-        without, having = after, newest.version.number
-        while having - without > 1:
-            middle = (without + having) // 2
-            state = self._state_at(middle)
-            if name in state.tables or name in state.objects:
-                having = middle
-            else:
-                without = middle
-        return having
 
     def _table_loader(self) -> TableLoader:
         """Reads the metadata of tables, each object once."""

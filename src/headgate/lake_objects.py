@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, cast
 
 from headgate import materializing
 from headgate.catalog import Catalog, Step
+from headgate.core.lookup import found_name, not_a_table
 from headgate.core.refresh_plan import Mode, Refresh
+from headgate.errors import NotFoundError
 from headgate.materializing import RefreshResult
 from headgate.model.named_object import NamedObject
 from headgate.model.state import LakeState
+from headgate.model.table import TableRef
 from headgate.result import CommitResult
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class LakeObjects(Catalog[CommitResult]):
-    """The part of a lake that is about its named objects; each method is a transaction of its own."""
+    """The part of a lake that is about what its names stand for; each change is a transaction of its own."""
 
     @abstractmethod
     def _run(
@@ -93,6 +96,42 @@ class LakeObjects(Catalog[CommitResult]):
     def _rows_written(self, name: str, version: int) -> int:
         snapshot = self._lake.table(name, version=version).snapshot
         return snapshot.rows_added if snapshot is not None and snapshot.version == version else 0
+
+    # --- for Table ---------------------------------------------------------------------------------------
+
+    def _named(self, name: str, version: int | None = None) -> TableRef | NamedObject:
+        """The table, view or mount of a name, now or at a version."""
+        if version is None:
+            return found_name(self._refreshed(), name)
+        try:
+            return found_name(self._state_at(version), name)
+        except NotFoundError as error:
+            later = self._version_with(name, version)
+            if later is None:
+                raise
+            raise NotFoundError(error.problem, f"it is there at version {later}") from None
+
+    def _version_with(self, name: str, after: int) -> int | None:
+        """A version above `after` that has a table which the lake has now; the first, if it was made once."""
+        newest = self._refreshed()
+        if name not in (*newest.tables, *newest.objects) or after >= newest.version.number:
+            return None
+        without, having = after, newest.version.number
+        while having - without > 1:
+            middle = (without + having) // 2
+            state = self._state_at(middle)
+            if name in state.tables or name in state.objects:
+                having = middle
+            else:
+                without = middle
+        return having
+
+    def _table_ref(self, name: str, version: int | None = None) -> TableRef:
+        """The same, if it is a table."""
+        found = self._named(name, version)
+        if isinstance(found, NamedObject):
+            raise not_a_table(name, found.definition)
+        return found
 
 
 def objects_of(state: LakeState) -> Mapping[str, NamedObject]:
