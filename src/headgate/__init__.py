@@ -25,6 +25,7 @@ from headgate.errors import (
 )
 from headgate.hooks import Hook
 from headgate.lake import Lake
+from headgate.materializing import RefreshResult
 from headgate.model.instant import Instant
 from headgate.release import __version__
 from headgate.result import CommitResult, Diagnosis, Resolution
@@ -53,6 +54,7 @@ __all__ = [
     "LakeView",
     "LogEntry",
     "NotFoundError",
+    "RefreshResult",
     "Resolution",
     "RetryPolicy",
     "StorageError",

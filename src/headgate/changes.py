@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 from pyroaring import BitMap64
 
 from headgate.core.evidence import Selection
-from headgate.core.footprint import Footprint, Read, TableFootprint
+from headgate.core.footprint import Footprint, ObjectFootprint, Read, TableFootprint
 from headgate.core.isolation import Isolation
+from headgate.errors import AlreadyExistsError
 from headgate.iceberg.data_file import DataFile
 from headgate.model.footprint import FileFootprint, Upserted, file_mark
 from headgate.model.identifiers import TxId
+from headgate.model.named_object import NamedObject, ObjectAction, ObjectCommit
 from headgate.model.plan import PendingPlan
 from headgate.model.record import PropertyChange, TagChange
+from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableRef
 
@@ -183,6 +186,46 @@ class TableChange:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """What a transaction does to one view or mount; either `before` or `after` is given, or both.
+
+    `before` is the one that it saw under `name`, `after` what it leaves behind: None if it is dropped.
+    `replaces`: another one that takes the name meanwhile may be replaced.
+    """
+
+    name: str
+    before: NamedObject | None
+    after: NamedObject | None
+    renamed_to: str | None = None
+    replaces: bool = False
+
+    @property
+    def name_after(self) -> str:
+        return self.renamed_to or self.name
+
+    def commit(self) -> ObjectCommit:
+        """What the record says."""
+        match self.before, self.after:
+            case NamedObject() as before, None:
+                return ObjectCommit(self.name, ObjectAction.DROP, before)
+            case None, NamedObject() as after:
+                return ObjectCommit(self.name, ObjectAction.CREATE, after)
+            case _, NamedObject() as after if self.renamed_to is not None:
+                return ObjectCommit(self.renamed_to, ObjectAction.RENAME, after, self.name)
+            case _, after:
+                assert after is not None, self.name
+                return ObjectCommit(self.name, ObjectAction.REPLACE, after)
+
+    def footprint(self) -> ObjectFootprint:
+        return ObjectFootprint(
+            name=self.name,
+            uuid=None if self.before is None else self.before.uuid,
+            takes_name=self.name if self.before is None else self.renamed_to,
+            replaces=self.replaces,
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class TableRead:
     """Rows of a table that a transaction read: what it then changes anywhere may follow from them.
 
@@ -226,6 +269,7 @@ class Changes:
     properties: PropertyChange = field(default_factory=PropertyChange)
     tags: TagChange = field(default_factory=TagChange)
     tables: Mapping[str, TableChange] = field(default_factory=dict)
+    objects: Mapping[str, ObjectChange] = field(default_factory=dict)
     reads: tuple[TableRead, ...] = ()
     strategy: StrategyName | None = None
     plan: PendingPlan | None = None
@@ -234,7 +278,8 @@ class Changes:
 
     def __bool__(self) -> bool:
         of_plans = self.plan or self.completes or self.cancels
-        return bool(self.properties or self.tags or self.tables or self.strategy or of_plans)
+        named = self.tables or self.objects
+        return bool(self.properties or self.tags or named or self.strategy or of_plans)
 
     @property
     def kind(self) -> str:
@@ -246,6 +291,33 @@ class Changes:
 
     def with_table(self, change: TableChange) -> Changes:
         return replace(self, tables={**self.tables, change.name: change})
+
+    def with_object(self, change: ObjectChange) -> Changes:
+        return replace(self, objects={**self.objects, change.name: change})
+
+    def without_object(self, name: str) -> Changes:
+        return replace(self, objects={key: each for key, each in self.objects.items() if key != name})
+
+    def tables_on(self, base: LakeState) -> frozenset[str]:
+        """The names of the tables after the changes."""
+        kept = {change.name_after for change in self.tables.values() if not change.dropped}
+        return frozenset(kept.union(name for name in base.tables if name not in self.tables))
+
+    def objects_on(self, base: LakeState) -> dict[str, NamedObject]:
+        """The views and mounts after the changes."""
+        kept = {name: each for name, each in base.objects.items() if name not in self.objects}
+        changed = {c.name_after: c.after for c in self.objects.values() if c.after is not None}
+        return kept | changed
+
+    def require_free(self, name: str, base: LakeState) -> None:
+        """Refuses a name that a table, a view or a mount has after the changes."""
+        found = "table" if name in self.tables_on(base) else None
+        if name in (objects := self.objects_on(base)):
+            found = objects[name].kind
+        if found is not None:
+            raise AlreadyExistsError(
+                f"there is a {found} {name} already", "choose another name, or drop it first"
+            )
 
     def with_read(self, read: TableRead) -> Changes:
         return replace(self, reads=(*self.reads, read))
@@ -261,6 +333,7 @@ class Changes:
             properties=self.properties,
             tag_names=self.tags.names(),
             tables=footprints,
+            objects=tuple(change.footprint() for change in self.objects.values()),
             strategy_change=self.strategy is not None,
             cancels=frozenset(self.cancels),
         )

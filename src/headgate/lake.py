@@ -26,7 +26,7 @@ from headgate.core.instants import timeline
 from headgate.core.isolation import Isolation, isolation_named
 from headgate.core.log_entry import LogEntry, log_entry
 from headgate.core.log_query import LogQuery
-from headgate.core.lookup import found_table, found_tag
+from headgate.core.lookup import found_tag
 from headgate.core.recovery_plan import dead_plans
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds
 from headgate.core.settings import CANDIDATES
@@ -38,6 +38,7 @@ from headgate.errors import (
     StorageError,
 )
 from headgate.host import SYSTEM, Host
+from headgate.lake_objects import LakeObjects, objects_of
 from headgate.model.control_entry import ControlEntry
 from headgate.model.identifiers import TxId, is_txid
 from headgate.model.identity import DEFAULT_DIVISOR, LakeIdentity
@@ -48,7 +49,6 @@ from headgate.model.record import Record
 from headgate.model.recovery import RecoveryReport
 from headgate.model.replica import ReplicaMark, ReplicaReport
 from headgate.model.state import LakeState
-from headgate.model.table import TableRef
 from headgate.opening import check_divisor, check_heartbeat, checked_policy, opened_store
 from headgate.refusals import TransactionConflictError, gave_up
 from headgate.result import CommitResult, Diagnosis, Resolution
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from headgate.table import Table
 
 
-class Lake:
+class Lake(LakeObjects):
     """A root location with one log. Safe to share between threads; cheap to open in each process."""
 
     def __init__(
@@ -226,6 +226,7 @@ class Lake:
             strategy=state.next_strategy,
             tags=_tags(state),
             committed_at=state.committed_at,
+            objects=objects_of(state),
             _lake=self,
         )
 
@@ -303,14 +304,18 @@ class Lake:
         return tuple(name for name in names if namespace is None or name.split(".")[0] == namespace)
 
     def namespaces(self) -> tuple[str, ...]:
-        """The namespaces that have tables. One comes and goes with its tables."""
-        return tuple(sorted({name.split(".")[0] for name in self._refreshed().tables}))
+        """The namespaces that have tables, views or mounts. One comes and goes with them."""
+        newest = self._refreshed()
+        return tuple(sorted({name.split(".")[0] for name in (*newest.tables, *newest.objects)}))
 
     def table(self, name: str, *, version: int | None = None) -> Table:
-        """The table of this name; `NotFoundError` names the nearest ones. With `version`, as it was then."""
+        """The table of this name; a view or mount can only be read. With `version`, as it was then.
+
+        `NotFoundError` names the nearest ones.
+        """
         from headgate.table import Table
 
-        self._table_ref(name, version)
+        self._named(name, version)
         return Table(self, name, version)
 
     def create_table(
@@ -611,32 +616,6 @@ class Lake:
         return effort.waited(seconds).spent(seconds)
 
     # --- for Table, which stands in the same layer -------------------------------------------------------
-
-    def _table_ref(self, name: str, version: int | None = None) -> TableRef:
-        """Where the metadata of a table lies, now or at a version."""
-        if version is None:
-            return found_table(self._refreshed(), name)
-        try:
-            return found_table(self._state_at(version), name)
-        except NotFoundError as error:
-            later = self._version_with(name, version)
-            if later is None:
-                raise
-            raise NotFoundError(error.problem, f"it is there at version {later}") from None
-
-    def _version_with(self, name: str, after: int) -> int | None:
-        """A version above `after` that has a table which the lake has now; the first, if it was made once."""
-        newest = self._refreshed()
-        if name not in newest.tables or after >= newest.version.number:
-            return None
-        without, having = after, newest.version.number
-        while having - without > 1:
-            middle = (without + having) // 2
-            if name in self._state_at(middle).tables:
-                having = middle
-            else:
-                without = middle
-        return having
 
     def _table_loader(self) -> TableLoader:
         """Reads the metadata of tables, each object once."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
 
-from headgate.core.lookup import found_table
+from headgate.core.lookup import found_table, not_a_table
 from headgate.core.merging import MergeSpec
-from headgate.errors import InvalidInputError
+from headgate.core.refresh_plan import VIEW_SQL
+from headgate.errors import InvalidInputError, UnsupportedError
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.binding import bind_text
 from headgate.iceberg.bound import Bound
-from headgate.iceberg.change_feed import changed_rows
+from headgate.iceberg.change_feed import ChangeType, changed_rows
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
@@ -24,7 +25,9 @@ from headgate.iceberg.planning import Plan, PlannedFile, plan
 from headgate.iceberg.snapshot import LIVE_RECORDS, TOTAL_RECORDS
 from headgate.iceberg.sorting import written_sort_field
 from headgate.merge import Merge
+from headgate.model.named_object import CsvMount, Definition, Foreign, HostMount, View
 from headgate.model.table import TableRef
+from headgate.mounting import Mounted
 from headgate.reading import checked_limit, chosen_columns, understood
 from headgate.result import CommitResult
 from headgate.row_history import RowHistory, require_free_names, table_versions
@@ -111,9 +114,23 @@ class Table(Evolvable[CommitResult]):
         return f"<Table {self.name} of {self._lake.place}>"
 
     @property
+    def kind(self) -> str:
+        """What has this name: `table`, `materialized view`, `view`, or `csv` and `host` for mounts."""
+        source = self._source()
+        if isinstance(source, TableView):
+            return "materialized view" if VIEW_SQL in source.metadata.properties else "table"
+        return source.definition.kind
+
+    @property
+    def definition(self) -> Definition | None:
+        """What a view or a mount is; None for a table."""
+        source = self._source()
+        return None if isinstance(source, TableView) else source.definition
+
+    @property
     def schema(self) -> Schema:
-        """The columns, as Iceberg has them."""
-        return self._view().metadata.schema
+        """The columns, as Iceberg has them. Those of a view only Spark knows: `read(spark).schema`."""
+        return self._source().schema
 
     @property
     def partition_by(self) -> tuple[str, ...]:
@@ -252,10 +269,12 @@ class Table(Evolvable[CommitResult]):
 
         `where` is a predicate (see docs/predicates.md): files without a matching row are not read as far as
         partitions and column bounds tell. `limit`: at most so many rows, any of them. `version`,
-        `timestamp`, `tag`: as the table was then.
+        `timestamp`, `tag`: as the table was then. A view needs Spark: `UnsupportedError`.
         """
         at_most = checked_limit(limit)
-        view = self._view(version, timestamp, tag)
+        view = self._source(version, timestamp, tag)
+        if not isinstance(view, TableView):
+            return view.arrow(where, columns, at_most)
         whole = view.metadata.schema
         schema = chosen_columns(whole, columns)
         only = None if where is None else bind_text(where, whole)
@@ -279,13 +298,16 @@ class Table(Evolvable[CommitResult]):
     ) -> DataFrame:
         """The rows as a Spark DataFrame; `version`, `timestamp`, `tag`: as the table was then.
 
+        Of a view, the tables behind it as they were then; of a mount, always the files as they are now.
         `where` is a predicate (see docs/predicates.md), by which files without a matching row are left out. A
         Spark column, or a text that only Spark can read, is a filter like any other: it leaves out no file
         here, but Spark still passes over what the statistics inside the files exclude.
         """
         from headgate.spark.read import Scan
 
-        view = self._view(version, timestamp, tag)
+        view = self._source(version, timestamp, tag)
+        if not isinstance(view, TableView):
+            return view.frame(spark, where, columns)
         schema = view.metadata.schema
         wanted = chosen_columns(schema, columns)
         only, condition = understood(where, schema)
@@ -307,6 +329,20 @@ class Table(Evolvable[CommitResult]):
         changes no row. The columns are those of the table at `until`.
         """
         return self._row_history(since, until, columns).frame(spark)
+
+    def _added_rows(self, spark: SparkSession, since: int, until: int) -> DataFrame:
+        """The rows that came after version `since`, up to `until`, if rows were only added between them."""
+        from headgate.spark.read import Scan
+
+        lake = self._lake
+        before, after, records = lake._records_between(since, until)
+        view = TableView(lake._table_loader(), found_table(after, self.name))
+        changed = changed_rows(
+            lake._driver, view.loader, table_versions(view.loader, records, view.ref, before)
+        )
+        assert all(rows.change is ChangeType.INSERT and rows.rows is None for rows in changed), self.name
+        files = tuple(PlannedFile(rows.file, 0, False) for rows in changed)
+        return Scan(lake._driver, files, view.metadata, view.schema).frame(spark)
 
     def changes_arrow(
         self, since: int, until: int | None = None, *, columns: Sequence[str] | None = None
@@ -345,9 +381,73 @@ class Table(Evolvable[CommitResult]):
         timestamp: str | date | datetime | None = None,
         tag: str | None = None,
     ) -> TableView:
+        """The table, for what only tables have."""
+        source = self._source(version, timestamp, tag)
+        if isinstance(source, TableView):
+            return source
+        raise not_a_table(self.name, source.definition)
+
+    def _source(
+        self,
+        version: int | None = None,
+        timestamp: str | date | datetime | None = None,
+        tag: str | None = None,
+    ) -> TableView | Mounted | Viewed:
+        """What has this name, to be read."""
         asked = self._lake._version_at(version, timestamp, tag)
         wanted = self._version if asked is None else asked
-        return TableView(self._lake._table_loader(), self._lake._table_ref(self.name, wanted))
+        found = self._lake._named(self.name, wanted)
+        if isinstance(found, TableRef):
+            return TableView(self._lake._table_loader(), found)
+        match found.definition:
+            case CsvMount() | HostMount() as mount:
+                return Mounted(self.name, mount)
+            case View() | Foreign() as other:
+                return Viewed(self._lake, self.name, other, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """A view that is read, at a version or at the newest; or what only a later release can read."""
+
+    lake: Lake
+    name: str
+    definition: View | Foreign
+    version: int | None
+
+    @property
+    def schema(self) -> Schema:
+        raise self._refusal()
+
+    def arrow(
+        self,
+        where: str | None,  # noqa: ARG002
+        columns: Sequence[str] | None,  # noqa: ARG002
+        limit: int | None,  # noqa: ARG002
+    ) -> pa.Table:
+        raise self._refusal()
+
+    def _refusal(self) -> UnsupportedError:
+        if isinstance(self.definition, Foreign):
+            problem = f"{self.name} is a {self.definition.kind}, which a later release made"
+            return UnsupportedError(problem, "upgrade headgate")
+        return UnsupportedError(f"{self.name} is a view, and only Spark runs its query", "use read(spark)")
+
+    def frame(
+        self, spark: SparkSession, where: str | Column | None, columns: Sequence[str] | None
+    ) -> DataFrame:
+        """The rows that are selected, with the columns that are wanted."""
+        if isinstance(self.definition, Foreign):
+            raise self._refusal()
+        rows = self.lake.at(self.version)._rows_of(spark, self.name)
+        if where is None and columns is None:
+            return rows
+        from headgate.spark.read import selected_rows
+        from headgate.spark.types import schema_from_spark
+
+        schema = schema_from_spark(rows.schema)
+        only, condition = understood(where, schema)
+        return selected_rows(rows, schema, chosen_columns(schema, columns), only, condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +460,10 @@ class TableView:
     @property
     def metadata(self) -> TableMetadata:
         return self.loader.metadata(self.ref.metadata)
+
+    @property
+    def schema(self) -> Schema:
+        return self.metadata.schema
 
     def files(self, only: Bound | None = None) -> tuple[PlannedFile, ...]:
         """The data files, oldest first; with `only`, those that can hold rows that it selects."""

@@ -15,6 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from headgate.catalog import Catalog, Step
 from headgate.changes import Changes, TableChange, TableRead
 from headgate.commit.announcements import Announcements
 from headgate.commit.driver import Driver, Waiting
@@ -69,7 +70,7 @@ class Stage(Enum):
     ABORTED = "aborted"
 
 
-class Transaction:
+class Transaction(Catalog[None]):
     """Made by `Lake.transaction`. Use it in a `with` block, which commits at the end, or call `commit`."""
 
     def __init__(
@@ -223,6 +224,10 @@ class Transaction:
         self._require_open()
         self._changes = replace(self._changes, cancels=(*self._changes.cancels, txid))
 
+    def count_rows(self, rows: RowCounts) -> None:
+        """Adds to the rows that were changed. If there are none, and no other change, no version is made."""
+        self._open().count(rows)
+
     # --- tables -----------------------------------------------------------------------------------------
 
     def create_table(
@@ -244,8 +249,7 @@ class Transaction:
         """A table to write to; `NotFoundError` if there is none of this name."""
         from headgate import writing
 
-        if name not in self._changes.tables:
-            found_table(self._base, name)
+        writing.require_table(self._open(), name)
         return writing.TableWriter(self._open(), name)
 
     def drop_table(self, name: str) -> None:
@@ -259,6 +263,9 @@ class Transaction:
         from headgate import writing
 
         writing.rename(self._open(), name, to)
+
+    def _define(self, step: Step, *description: str) -> None:  # noqa: ARG002 - the transaction has its own
+        step(self._open())
 
     def _open(self) -> _Open:
         self._require_open()
@@ -487,6 +494,7 @@ class Transaction:
             lake_properties=changes.properties,
             tags=changes.tags,
             tables=tuple(table.commit for table in tables),
+            objects=tuple(change.commit() for change in changes.objects.values()),
             paths={path: change for table in tables for path, change in table.paths.items()},
             plan=None if changes.plan is None else replace(changes.plan, version=version),
             completes=changes.completes,
@@ -673,6 +681,10 @@ class _Open:
     def note(self, change: TableChange) -> None:
         self.tx._require_open()
         self.tx._changes = self.tx._changes.with_table(change)
+
+    def note_objects(self, changes: Changes) -> None:
+        self.tx._require_open()
+        self.tx._changes = changes
 
     def note_read(self, read: TableRead) -> None:
         self.tx._require_open()

@@ -19,11 +19,11 @@ from headgate.compacting import compacted
 from headgate.core.arguments import public_properties, texts
 from headgate.core.evidence import Evidence
 from headgate.core.footprint import Read
-from headgate.core.lookup import found_table
+from headgate.core.lookup import found_table, not_a_table
 from headgate.core.merging import MergeSpec, assignments
 from headgate.core.settings import OF_TABLES, check_settings
 from headgate.engines import engine_of, merge_engine, row_engine
-from headgate.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from headgate.errors import InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.binding import bind_text
@@ -93,6 +93,16 @@ class OpenTransaction(Protocol):
     def count(self, rows: RowCounts) -> None:
         """Adds to the rows that the transaction has changed."""
         ...
+
+
+def require_table(tx: OpenTransaction, name: str) -> None:
+    """Refuses a name that is not that of a table, as the transaction has them by now."""
+    if name in tx.changes().tables:
+        return
+    made = tx.changes().objects_on(tx.base).get(name)
+    if made is not None:
+        raise not_a_table(name, made.definition)
+    found_table(tx.base, name)
 
 
 class TableWriter(Evolvable[None]):
@@ -352,7 +362,7 @@ def create(
 ) -> TableWriter:
     """Notes that a table is to be made."""
     parsed = TableName.parse(name)
-    _require_free(tx, name)
+    tx.changes().require_free(name, tx.base)
     noted = tx.changes().tables.get(name)
     if noted is not None and not noted.dropped:
         raise InvalidInputError(
@@ -417,7 +427,7 @@ def drop(tx: OpenTransaction, name: str) -> None:
 def rename(tx: OpenTransaction, name: str, to: str) -> None:
     """Notes that a table is to get another name. Its files stay where they are."""
     TableName.parse(to)
-    _require_free(tx, to)
+    tx.changes().require_free(to, tx.base)
     noted = tx.changes().tables.get(name)
     tx.note(replace(noted or TableChange(name, base=found_table(tx.base, name)), renamed_to=to))
 
@@ -451,10 +461,3 @@ def schema_of(given: Any) -> Schema:
 def is_from_spark(given: object) -> bool:
     """Whether a value is one of PySpark's, told without loading it."""
     return type(given).__module__.startswith("pyspark.sql.")
-
-
-def _require_free(tx: OpenTransaction, name: str) -> None:
-    noted = tx.changes().tables
-    taken = {change.name_after for change in noted.values() if not change.dropped}
-    if name in taken or (name in tx.base.tables and name not in noted):
-        raise AlreadyExistsError(f"there is a table {name} already", "choose another name, or drop it first")

@@ -183,7 +183,7 @@ def test_tables_are_listed_now_and_as_they_were(place: Path) -> None:
     orders = lake.create_table("sales.orders", "id BIGINT")
     orders.append(pa.table({"id": [1, 2, 3]}))
     lines = run("tables", place).output.splitlines()
-    assert lines[1].split("\t")[:3] == ["sales.orders", "3", "1"]
+    assert lines[1].split("\t")[:3] == ["sales.orders", "table", "3"]
     (shown,) = json.loads(run("tables", place, "--json", "--version", "3").output)
     assert (shown["rows"], shown["files"]) == (0, 0)
     assert json.loads(run("tables", place, "--json", "--version", "2").output) == []

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headgate as hg
-from headgate.ingest import csv_file, json_lines
+from headgate.files import csv_file, json_lines
 from tests.cli.program import run, run_json
 
 ORDERS = "id,name,amount,ts\n1,ann,1.5,2026-11-15T10:00:00Z\n2,bob,2,2026-11-16T10:00:00+01:00\n"

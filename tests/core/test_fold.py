@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from headgate.core.fold import MAX_CANCELLED, apply
 from headgate.model.identifiers import GENESIS, TxId, Version
+from headgate.model.named_object import NamedObject, ObjectAction, ObjectCommit, View
 from headgate.model.plan import PendingPlan
 from headgate.model.record import Record
 from headgate.model.state import LakeState
@@ -74,3 +75,40 @@ def test_only_the_newest_cancelled_transactions_are_remembered_whatever_the_orde
     later = folded(a_record(cancels=many), a_record(cancels=(txid(5000),)))
     assert len(later.cancelled) == MAX_CANCELLED
     assert later.cancelled[txid(5000)] == Version(2)
+
+
+def named(uuid: str, sql: str = "SELECT 1") -> NamedObject:
+    return NamedObject(uuid, View(sql))
+
+
+def test_views_come_change_and_go() -> None:
+    made = a_record(objects=(ObjectCommit("a.v", ObjectAction.CREATE, named("v")),))
+    assert folded(made).objects == {"a.v": named("v")}
+    replaced = a_record(objects=(ObjectCommit("a.v", ObjectAction.REPLACE, named("v", "SELECT 2")),))
+    assert folded(made, replaced).objects == {"a.v": named("v", "SELECT 2")}
+    assert folded(made, a_record()).objects == {"a.v": named("v")}
+    dropped = a_record(objects=(ObjectCommit("a.v", ObjectAction.DROP, named("v")),))
+    assert folded(made, dropped).objects == {}
+
+
+def test_two_views_may_exchange_their_names() -> None:
+    made = [a_record(objects=(ObjectCommit(f"a.{u}", ObjectAction.CREATE, named(u)),)) for u in "vw"]
+    exchanged = a_record(
+        objects=(
+            ObjectCommit("a.w", ObjectAction.RENAME, named("v"), "a.v"),
+            ObjectCommit("a.v", ObjectAction.RENAME, named("w"), "a.w"),
+        )
+    )
+    assert folded(*made, exchanged).objects == {"a.v": named("w"), "a.w": named("v")}
+
+
+def test_a_view_may_take_the_name_of_a_table_in_one_record() -> None:
+    table = TableRef("u", "data/a/b", "m")
+    state = folded(
+        a_record(tables=(TableCommit("a.b", TableAction.CREATE, table),)),
+        a_record(
+            tables=(TableCommit("a.b", TableAction.DROP, table),),
+            objects=(ObjectCommit("a.b", ObjectAction.CREATE, named("v")),),
+        ),
+    )
+    assert (state.tables, state.objects) == ({}, {"a.b": named("v")})

@@ -25,11 +25,12 @@ from headgate.core.conflict import (
     resolve,
 )
 from headgate.core.evidence import EVERY_ROW, NO_EVIDENCE, ChangedRows, Evidence, Selection
-from headgate.core.footprint import Footprint, Read, TableFootprint
+from headgate.core.footprint import Footprint, ObjectFootprint, Read, TableFootprint
 from headgate.core.isolation import Isolation
 from headgate.core.matrix import MATRIX, Elsewhere, OnRecord, OnTable, Verdict
 from headgate.model.footprint import FileFootprint, Upserted
 from headgate.model.identifiers import TxId, Version
+from headgate.model.named_object import NamedObject, ObjectAction, ObjectCommit, View
 from headgate.model.record import Record
 from headgate.model.table import TableAction, TableCommit, TableRef
 from tests.model.test_record import a_record
@@ -301,8 +302,8 @@ def test_other_tables_are_none_of_our_business(
 
 
 def test_every_row_has_an_example_or_is_seen_to_elsewhere() -> None:
-    assert [row.number for row in MATRIX] == list(range(1, 42))
-    shown = {row for row, *_ in EXAMPLES} | {36, 40}  # these two are not about a table that both know
+    assert [row.number for row in MATRIX] == list(range(1, 43))
+    shown = {row for row, *_ in EXAMPLES} | {36, 40, 42}  # these are not about a table that both know
     elsewhere = {row.number for row in MATRIX if any(isinstance(rule, Elsewhere) for rule in row.rules)}
     assert elsewhere == {4, 32, 33, 34, 35, 39}
     assert shown | elsewhere == {row.number for row in MATRIX}
@@ -333,6 +334,48 @@ def test_row_40_two_tables_of_one_name() -> None:
     (conflict,) = find_conflicts(ours, [theirs(None, action=TableAction.CREATE)])
     assert conflict.rule == 40
     assert isinstance(resolve([conflict]), Incompatible)
+
+
+def view(name: str, uuid: str, action: ObjectAction, renamed_from: str | None = None) -> Record:
+    return a_record(objects=(ObjectCommit(name, action, NamedObject(uuid, View("SELECT 1")), renamed_from),))
+
+
+CREATED_VIEW = view("s.t", "v", ObjectAction.CREATE)
+RENAMED_VIEW = view("s.t", "v", ObjectAction.RENAME, "s.old")
+
+
+@pytest.mark.parametrize("other", [theirs(None, action=TableAction.CREATE), CREATED_VIEW, RENAMED_VIEW])
+def test_row_40_tables_and_views_share_their_names(other: Record) -> None:
+    table = Footprint(OURS, tables=(TableFootprint("s.t", None, takes_name="s.t"),))
+    made = Footprint(OURS, objects=(ObjectFootprint("s.t", None, takes_name="s.t"),))
+    renamed = Footprint(OURS, objects=(ObjectFootprint("s.u", "u", takes_name="s.t"),))
+    for ours in (table, made, renamed):
+        (conflict,) = find_conflicts(ours, [other])
+        assert conflict.rule == 40
+        assert isinstance(resolve([conflict]), Incompatible)
+
+
+def test_row_40_a_view_does_not_replace_a_table() -> None:
+    ours = Footprint(OURS, objects=(ObjectFootprint("s.t", None, takes_name="s.t", replaces=True),))
+    (conflict,) = find_conflicts(ours, [theirs(None, action=TableAction.CREATE)])
+    assert conflict.rule == 40
+
+
+@pytest.mark.parametrize("action", list(ObjectAction))
+def test_row_42_one_view_is_changed_by_one_at_a_time(action: ObjectAction) -> None:
+    ours = Footprint(OURS, objects=(ObjectFootprint("s.v", "v"),))
+    (conflict,) = find_conflicts(ours, [view("s.v", "v", action)])
+    assert conflict.rule == 42
+    assert isinstance(resolve([conflict]), Retryable)
+    assert find_conflicts(ours, [view("s.other", "w", action)]) == ()
+
+
+def test_row_42_who_may_replace_runs_again_on_what_was_made_meanwhile() -> None:
+    ours = Footprint(OURS, objects=(ObjectFootprint("s.t", None, takes_name="s.t", replaces=True),))
+    for other in (CREATED_VIEW, RENAMED_VIEW):
+        (conflict,) = find_conflicts(ours, [other])
+        assert conflict.rule == 42
+        assert isinstance(resolve([conflict]), Retryable)
 
 
 def test_rows_19_and_24_can_be_carried_unless_something_else_is_in_the_way() -> None:

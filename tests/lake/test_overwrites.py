@@ -16,6 +16,7 @@ from headgate.changes import TableChange
 from headgate.commit.layout import TIMELINE
 from headgate.core.conflict import Retryable, find_conflicts
 from headgate.core.footprint import Footprint, TableFootprint
+from headgate.core.lookup import found_table
 from headgate.errors import ConflictError
 from headgate.model.footprint import MAX_FILES, MAX_PARTITIONS, FileFootprint, file_mark
 from headgate.model.json_object import JsonObject, encode
@@ -288,7 +289,7 @@ def test_a_file_that_is_gone_is_never_removed_again() -> None:
     lake, table, _ = days_table()
     stale = table.plan().files[0].file
     table.overwrite(rows())
-    base = lake._table_ref("sales.orders", None)
+    base = found_table(lake._refreshed(), "sales.orders")
     change = TableChange("sales.orders", base=base, replaced={stale.path: stale}, overwrites=(NOWHERE,))
     tx = lake.transaction()
     tx._open().note(change)

@@ -188,7 +188,7 @@ def test_two_writers_cannot_make_the_same_table(lake: hg.Lake) -> None:
     for tx in (one, two):
         tx.create_table("sales.orders", DDL)
     one.commit()
-    with pytest.raises(TransactionConflictError, match=r"both made the table sales.orders"):
+    with pytest.raises(TransactionConflictError, match=r"both took the name sales.orders"):
         two.commit()
     with pytest.raises(hg.AlreadyExistsError):
         lake.create_table("sales.orders", DDL)

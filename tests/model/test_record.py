@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import CorruptLakeError, UnsupportedError
+from headgate.model.file_format import Format
 from headgate.model.identifiers import TxId, Version
+from headgate.model.named_object import CsvMount, HostMount, NamedObject, ObjectAction, ObjectCommit, View
 from headgate.model.plan import PendingPlan
 from headgate.model.record import AppBatch, Command, PropertyChange, Record
 
@@ -153,3 +155,42 @@ def test_a_record_with_a_service_that_nobody_knows_is_refused() -> None:
     data = a_record(plan=plan).encode().replace(b'"compaction"', b'"cleaning"')
     with pytest.raises(CorruptLakeError, match="'cleaning' is not a table service"):
         Record.decode(data, Version(7), "here")
+
+
+OBJECTS = (
+    ObjectCommit("a.v", ObjectAction.CREATE, NamedObject("v", View("SELECT 1"))),
+    ObjectCommit("a.w", ObjectAction.RENAME, NamedObject("w", View("SELECT 2")), "a.x"),
+    ObjectCommit("a.m", ObjectAction.REPLACE, NamedObject("m", CsvMount("/in", {"fields": []}))),
+    ObjectCommit("a.h", ObjectAction.DROP, NamedObject("h", HostMount("/h", Format.JSON, {"fields": []}))),
+)
+
+
+def test_views_and_mounts_are_read_again_with_what_a_later_release_says_of_them() -> None:
+    record = a_record(objects=OBJECTS)
+    assert Record.decode(record.encode(), Version(7), "here") == record
+    data = json.loads(record.encode())
+    for change in data["objects"]:
+        change["from_the_future"] = {"deep": [1]}
+        change["object"]["also_from_the_future"] = [2]
+    data["objects"][3]["object"] |= {"kind": "host", "format": "orc"}
+    data["objects"].append(
+        {"name": "a.k", "action": "create", "object": {"uuid": "k", "kind": "kafka", "topic": "t"}}
+    )
+    later = Record.decode(json.dumps(data).encode(), Version(7), "here")
+    assert json.loads(later.encode()) == data
+    assert [change.object.kind for change in later.objects] == ["view", "view", "csv", "host", "kafka"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "a.v", "action": "paint", "object": {"uuid": "v", "kind": "view", "sql": "SELECT 1"}},
+        {"name": "a.v", "action": "create", "object": {"uuid": "v", "kind": "view"}},
+        {"name": "a.v", "action": "create", "object": {"uuid": "v", "kind": "csv", "directory": 1}},
+        {"name": "a.v", "action": "create"},
+    ],
+)
+def test_an_object_that_is_none_is_named(change: Any) -> None:
+    data = json.loads(a_record().encode()) | {"objects": [change]}
+    with pytest.raises(CorruptLakeError, match=r"objects\[0\]"):
+        Record.decode(json.dumps(data).encode(), Version(7), "here")

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import CorruptLakeError, UnsupportedError
+from headgate.model.file_format import Format
 from headgate.model.identifiers import TxId, Version
 from headgate.model.json_object import digest, encode
+from headgate.model.named_object import CsvMount, Foreign, HostMount, NamedObject, View
 from headgate.model.plan import PendingPlan
 from headgate.model.state import AppProgress, LakeState
 from headgate.model.table import TableRef
@@ -38,6 +40,12 @@ STATE = LakeState(
         ),
         TxId("d" * 32): PendingPlan(TxId("d" * 32), "compaction", "u", None, frozenset(), Version(13)),
     },
+    objects={
+        "sales.recent": NamedObject("v", View("SELECT 1"), {"later": [1]}),
+        "raw.orders": NamedObject("m", CsvMount("/in", {"type": "struct"}, False, ";")),
+        "raw.logs": NamedObject("h", HostMount("/logs", Format.TEXT, {"type": "struct"})),
+        "raw.stream": NamedObject("f", Foreign("kafka", {"topic": "orders"})),
+    },
 )
 
 
@@ -50,6 +58,12 @@ def test_a_checkpoint_that_was_written_before_there_were_plans_is_read() -> None
     del fields["plans"], fields["checksum"]
     older = encode({**fields, "checksum": digest(encode(fields))})
     assert LakeState.decode(older, Version(20), "here") == replace(STATE, plans={})
+
+
+def test_a_checkpoint_that_was_written_before_there_were_views_is_read() -> None:
+    without = replace(STATE, objects={})
+    assert "objects" not in json.loads(without.encode())
+    assert LakeState.decode(without.encode(), Version(20), "here") == without
 
 
 def test_the_order_of_names_does_not_change_the_bytes() -> None:
@@ -77,6 +91,8 @@ def test_any_changed_byte_is_noticed(position: int, value: int) -> None:
         {"cancelled": {"b": 1}},
         {"plans": {"c": {"service": "clustering", "table": "u", "paths": [], "version": 1}}},
         {"plans": {"c" * 32: {"service": "cleaning", "table": "u", "paths": [], "version": 1}}},
+        {"objects": {"a.v": {"uuid": "v", "kind": "view"}}},
+        {"objects": {"a.v": {"uuid": "v", "kind": "csv", "directory": "/in", "columns": 1}}},
         {"properties": {"owner": "\ud800"}},
     ],
 )

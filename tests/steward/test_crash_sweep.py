@@ -61,7 +61,7 @@ def content(lake: hg.Lake) -> dict[str, list[tuple[int, str]]]:
     return {
         name: sorted((row["id"], row["name"]) for row in lake.table(name).read_arrow().to_pylist())
         for name in lake.tables()
-    }
+    } | {name: [(0, found.kind)] for name, found in lake.objects().items()}
 
 
 def append(lake: hg.Lake) -> None:
@@ -91,7 +91,13 @@ def create(lake: hg.Lake) -> None:
     lake.create_table("a.d", "id BIGINT, name STRING")
 
 
-CHANGES = (append, two_tables, delete, upsert, rewrite, create)
+def table_and_view(lake: hg.Lake) -> None:
+    with lake.transaction() as tx:
+        tx.table("a.b").append(rows(100))
+        tx.create_view("a.v", "SELECT * FROM a.b")
+
+
+CHANGES = (append, two_tables, delete, upsert, rewrite, create, table_and_view)
 
 
 def require_whole(lake: hg.Lake) -> None:

@@ -1,6 +1,6 @@
 """The command line: renders what the public objects return. No decisions are made here."""
 
-from headgate.cli import data, replicas, stewardship  # their commands join those of the app
+from headgate.cli import data, objects, replicas, stewardship  # their commands join those of the app
 from headgate.cli.app import main
 
-__all__ = ["data", "main", "replicas", "stewardship"]
+__all__ = ["data", "main", "objects", "replicas", "stewardship"]

@@ -106,10 +106,10 @@ def tables(
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """List the tables, with their rows, files and bytes. No data file is opened."""
+    """List the tables, with their rows, files and bytes, and views and mounts. No data file is opened."""
     with reported(as_json=json):
         view = open_at(place, option, version, None, None)
-        shown = [table_output.listed_json(view, name) for name in view.tables()]
+        shown = [table_output.listed_json(view, name) for name in sorted((*view.tables(), *view.objects))]
         if json:
             output.print_json(shown)
         else:
@@ -205,7 +205,8 @@ def _cancel(lake: Lake, txid: str, *, json: bool) -> None:
 def show(
     place: Place,
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="A table, as sales.orders; else the lake itself.")
+        str | None,
+        typer.Argument(metavar="[TABLE]", help="A table, view or mount; else the lake itself."),
     ] = None,
     version: Annotated[
         int | None,
@@ -218,7 +219,7 @@ def show(
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Show what the lake is now, the whole record of one version, or a table.
+    """Show what the lake is now, the whole record of one version, or a table, view or mount.
 
     Other engines can be given the file that `headgate show LAKE TABLE --json` names as metadata.
     """

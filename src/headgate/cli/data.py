@@ -33,8 +33,10 @@ from headgate.cli.rows import RowFormat
 from headgate.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from headgate.ingest.load import IngestOptions, IngestResult, OnProgress
+    from headgate.files.rows import OnProgress
+    from headgate.ingest.load import IngestOptions, IngestResult
     from headgate.lake import Lake
+    from headgate.table import Table
 
 Output = Annotated[
     RowFormat | None,
@@ -53,7 +55,7 @@ def ingest(
         list[str], typer.Argument(metavar="FILES...", help="Files, or patterns such as 'a/*.csv'.")
     ],
     format: Annotated[
-        str | None, typer.Option(help="csv, json (lines) or parquet; told by the ending if not given.")
+        str | None, typer.Option(help="csv, json (lines), parquet or text; told by the ending if not given.")
     ] = None,
     partition_by: Annotated[
         list[str] | None,
@@ -86,7 +88,7 @@ def ingest(
 ) -> None:
     """Load CSV, JSON lines or Parquet files into a table, all in one version; the table is made if needed."""
     with reported(as_json=json):
-        from headgate.ingest.csv_file import Dialect
+        from headgate.files.csv_file import Dialect, checked_delimiter
         from headgate.ingest.load import IngestOptions
 
         if (app_name is None) != (batch is None):
@@ -95,7 +97,7 @@ def ingest(
             format=_format(format),
             schema=schema,
             partition_by=tuple(partition_by or ()),
-            dialect=Dialect(header, _delimiter(delimiter)),
+            dialect=Dialect(header, checked_delimiter(delimiter)),
             app=None if app_name is None or batch is None else (app_name, batch),
             overwrite=overwrite,
         )
@@ -109,19 +111,12 @@ def ingest(
 
 
 def _format(given: str | None) -> Any:
-    from headgate.ingest.source import Format
+    from headgate.model.file_format import Format
 
     known = [each.value for each in Format]
     if given is not None and given not in known:
         raise InvalidInputError(f"{given!r} is not a format", f"choose one of {', '.join(known)}")
     return None if given is None else Format(given)
-
-
-def _delimiter(given: str | None) -> str | None:
-    plain = "\t" if given == r"\t" else given
-    if plain is not None and (len(plain) != 1 or plain in '"\r\n' or not plain.isascii()):
-        raise InvalidInputError(f"{given!r} is not a delimiter", r"give one character, as ';', or \t")
-    return plain
 
 
 def _ingested(
@@ -207,14 +202,17 @@ def read(
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Print rows of a table, now or as they were, or what changed, without starting a JVM."""
+    """Print rows of a table or mount, now or as they were, or what changed, without starting a JVM.
+
+    The query of a view is run with Spark on this machine.
+    """
     with reported(as_json=json):
         wanted = output_as or rows.default_format()
         view = open_at(place, option, version, timestamp, tag)
         selected = None if columns is None else [name.strip() for name in columns.split(",")]
         asked, more = _asked(limit, wanted, json)
         if since is None:
-            found = view.table(table).read_arrow(where=where, columns=selected, limit=asked)
+            found = _read(view.table(table), where, selected, asked)
         else:
             if where is not None:
                 raise InvalidInputError("changes are not selected by --where", "leave --where or --since out")
@@ -227,6 +225,14 @@ def read(
             json,
             {"table": table, "version": view.version},
         )
+
+
+def _read(table: Table, where: str | None, columns: list[str] | None, limit: int | None) -> Any:
+    if table.kind != "view":
+        return table.read_arrow(where=where, columns=columns, limit=limit)
+    with engine() as spark:
+        rows = table.read(spark, where=where, columns=columns)
+        return (rows if limit is None else rows.limit(limit)).toArrow()
 
 
 @app.command(

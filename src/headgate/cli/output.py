@@ -114,7 +114,7 @@ def _change_text(entry: LogEntry) -> str:
     parts = [
         f"-{name}" if value is None else f"{name}={value}" for name, value in entry.lake_properties.items()
     ]
-    parts += entry.tables
+    parts += (*entry.tables, *entry.objects)
     parts += [
         f"untag {name}" if version is None else f"tag {name} = {version}"
         for name, version in entry.tags.items()
@@ -142,6 +142,7 @@ def lake_json(lake: Lake) -> dict[str, Any]:
         "strategy": view.strategy,
         "divisor": lake.divisor,
         "tables": list(view.tables()),
+        "objects": {name: found.to_json() for name, found in view.objects.items()},
         "tags": dict(view.tags),
         "properties": dict(view.properties),
         "last_commit": None if last is None else last.record,
@@ -160,6 +161,7 @@ def lake_fields(lake: Lake) -> dict[str, str]:
         "strategy": view.strategy,
         "divisor": str(lake.divisor),
         "tables": f"{len(view.tables()):,}",
+        "views and mounts": f"{len(view.objects):,}",
     }
     mark = lake.replica_of
     if mark is not None:

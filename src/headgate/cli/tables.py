@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate.cli import output
+from headgate.model.named_object import Foreign, View
 from headgate.view import LakeView
 
 if TYPE_CHECKING:
     from headgate.table import Table, TableSnapshot
 
 SHOWN_HISTORY = 10
-TABLE_COLUMNS = ("table", "rows", "files", "bytes", "columns")
+TABLE_COLUMNS = ("table", "kind", "rows", "files", "bytes", "columns")
 COLUMN_COLUMNS = ("id", "column", "type", "", "description")
 HISTORY_COLUMNS = ("version", "committed (UTC)", "operation", "rows added", "rows", "files", "bytes")
 
 
 def listed_json(view: LakeView, name: str) -> dict[str, Any]:
-    """A table as an entry of `headgate tables`."""
+    """A table, view or mount as an entry of `headgate tables`."""
     table = view.table(name)
+    if name in view.objects:
+        return {"name": name, "kind": table.kind, "columns": _told_columns(table)}
     return {
         "name": name,
+        "kind": table.kind,
         **_size(table),
         "location": table.location,
         "metadata": table.metadata_location,
@@ -29,16 +33,29 @@ def listed_json(view: LakeView, name: str) -> dict[str, Any]:
 
 
 def listed_row(table: dict[str, Any]) -> tuple[str, ...]:
-    """A table as a line of `headgate tables`."""
-    numbers = (f"{table[name]:,}" for name in ("rows", "files", "bytes"))
-    return (table["name"], *numbers, ", ".join(table["columns"]))
+    """A table, view or mount as a line of `headgate tables`. Only a table knows its size."""
+    numbers = (f"{table[name]:,}" if name in table else "" for name in ("rows", "files", "bytes"))
+    return (table["name"], table["kind"], *numbers, ", ".join(table["columns"] or ()))
+
+
+def _told_columns(table: Table) -> list[str] | None:
+    """The columns of a view or mount: those of a view only Spark knows."""
+    if isinstance(table.definition, View | Foreign):
+        return None
+    return [f"{field.name} {field.field_type}" for field in table.schema.fields]
 
 
 def table_json(view: LakeView, name: str) -> dict[str, Any]:
-    """All of a table, for programs. `metadata` is the exact file that other engines can be given."""
+    """All of a table, for programs. `metadata` is the exact file that other engines can be given.
+
+    Of a view or mount, what the log says of it.
+    """
+    if name in view.objects:
+        return {"name": name, "version": view.version, **view.objects[name].to_json()}
     table = view.table(name)
     return {
         "name": name,
+        "kind": table.kind,
         "version": view.version,
         "location": table.location,
         "metadata": table.metadata_location,
@@ -52,9 +69,13 @@ def table_json(view: LakeView, name: str) -> dict[str, Any]:
 
 
 def print_table(view: LakeView, name: str) -> None:
-    """All of a table, for people."""
+    """All of a table, view or mount, for people."""
+    if name in view.objects:
+        _print_object(view, name)
+        return
     shown = table_json(view, name)
     fields = {
+        "kind": shown["kind"],
         "version": str(view.version),
         "rows": f"{shown['rows']:,}",
         "files": f"{shown['files']:,}",
@@ -66,13 +87,25 @@ def print_table(view: LakeView, name: str) -> None:
     }
     properties = {f"property {key}": value for key, value in sorted(shown["properties"].items())}
     output.print_fields(name, fields | properties)
-    rows = [
-        (str(c["id"]), c["name"], c["type"], "required" if c["required"] else "", c["doc"] or "")
-        for c in shown["columns"]
-    ]
-    output.print_rows("Columns", COLUMN_COLUMNS, rows)
+    _print_columns(shown["columns"])
     history = view.table(name).history()[:SHOWN_HISTORY]
     output.print_rows("Last changes of its rows", HISTORY_COLUMNS, [_history_row(each) for each in history])
+
+
+def _print_object(view: LakeView, name: str) -> None:
+    definition = view.objects[name].definition.to_json()
+    plain = {key: str(value) for key, value in definition.items() if key != "columns"}
+    output.print_fields(name, {"kind": view.objects[name].kind, "version": str(view.version), **plain})
+    if "columns" in definition:
+        _print_columns(_columns(view.table(name)))
+
+
+def _print_columns(columns: list[dict[str, Any]]) -> None:
+    rows = [
+        (str(c["id"]), c["name"], c["type"], "required" if c["required"] else "", c["doc"] or "")
+        for c in columns
+    ]
+    output.print_rows("Columns", COLUMN_COLUMNS, rows)
 
 
 def _columns(table: Table) -> list[dict[str, Any]]:

@@ -26,6 +26,11 @@ def descriptor(record: Record) -> dict[str, Json]:
         ],
         "changed": totals(record).to_json(),
     }
+    if record.objects:
+        fields["objects"] = [
+            {"name": change.name, "action": change.action.value, "kind": change.object.kind}
+            for change in record.objects
+        ]
     if record.app is not None:
         fields["app"] = record.app.to_json()
     if record.properties:

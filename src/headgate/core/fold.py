@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from headgate.model.identifiers import GENESIS, TxId, Version
 from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
+from headgate.model.named_object import NamedObject, ObjectAction
 from headgate.model.plan import PendingPlan
 from headgate.model.record import Record
 from headgate.model.state import AppProgress, LakeState
@@ -45,6 +46,7 @@ def apply(state: LakeState, record: Record, record_bytes: bytes) -> LakeState:
         committed_at=record.committed_at,
         cancelled=_cancelled(state, record),
         plans=_plans(state, record),
+        objects=_objects(state, record),
     )
 
 
@@ -99,6 +101,19 @@ def _tables(state: LakeState, record: Record) -> Mapping[str, TableRef]:
             tables.pop(freed, None)
     changed = {c.name: c.table for c in record.tables if c.action is not TableAction.DROP}
     return {**tables, **changed}
+
+
+def _objects(state: LakeState, record: Record) -> Mapping[str, NamedObject]:
+    if not record.objects:
+        return state.objects
+    # In the order of `_tables`, for the same reason.
+    objects = dict(state.objects)
+    for commit in record.objects:
+        freed = commit.name if commit.action is ObjectAction.DROP else commit.renamed_from
+        if freed is not None:
+            objects.pop(freed, None)
+    changed = {c.name: c.object for c in record.objects if c.action is not ObjectAction.DROP}
+    return {**objects, **changed}
 
 
 def _apps(state: LakeState, record: Record) -> Mapping[str, AppProgress]:

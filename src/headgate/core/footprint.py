@@ -92,6 +92,20 @@ class TableFootprint:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectFootprint:
+    """What a transaction does to one view or mount. `uuid` is None for one that it makes.
+
+    `takes_name` is the name that it gets, if it is new to it. `replaces`: if another view or mount has that
+    name by then, it may be replaced.
+    """
+
+    name: str
+    uuid: str | None
+    takes_name: str | None = None
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Footprint:
     """What a transaction read and changes, as far as the rules need to know."""
 
@@ -99,5 +113,6 @@ class Footprint:
     properties: PropertyChange = field(default_factory=PropertyChange)
     tag_names: frozenset[str] = frozenset()
     tables: tuple[TableFootprint, ...] = ()
+    objects: tuple[ObjectFootprint, ...] = ()
     strategy_change: bool = False
     cancels: frozenset[TxId] = frozenset()

@@ -12,8 +12,9 @@ from headgate.core.arguments import texts
 from headgate.core.lookup import nearest
 from headgate.errors import InvalidInputError
 from headgate.model.control_entry import HookRun
+from headgate.model.named_object import ObjectCommit
 from headgate.model.record import Record
-from headgate.model.table import TableAction, TableName
+from headgate.model.table import TableAction, TableCommit, TableName
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.\-]{0,99}", re.ASCII)
 _WILD = frozenset("*?[")
@@ -21,6 +22,7 @@ _WILD = frozenset("*?[")
 KINDS = (
     *("commit", "plan", "cancel", "switch"),
     *(action.value for action in TableAction),
+    "replace",
     *("append", "overwrite", "delete", "update", "merge", "upsert", "compact"),
 )
 """What a commit can be: the kinds of versions in the log, what is done to tables, what is done to rows."""
@@ -31,10 +33,10 @@ class When:
     """The commits that a hook is for: those that change one of `tables` (names, or patterns as `sales.*`) and
     are of one of `kinds`. Empty means any.
 
-    A kind is that of the version in the log (`commit`, `plan`, `cancel`, `switch`), what was done to a table
-    (`create`, `change`, `drop`, `rename`) or to its rows (`append`, `overwrite`, `delete`, `update`, `merge`,
-    `upsert`, `compact`). What is no kind, or no name of a table, is refused: the hook would never run, and
-    nobody would be told.
+    Views and mounts count as tables. A kind is that of the version in the log (`commit`, `plan`, `cancel`,
+    `switch`), what was done to a table (`create`, `change`, `drop`, `rename`; `replace` for views and mounts)
+    or to its rows (`append`, `overwrite`, `delete`, `update`, `merge`, `upsert`, `compact`). What is no kind,
+    or no name of a table, is refused: the hook would never run, and nobody would be told.
     """
 
     tables: Sequence[str] = ()
@@ -80,13 +82,13 @@ def kinds_of(record: Record) -> frozenset[str]:
 
 
 def _kinds_by_table(record: Record) -> list[tuple[tuple[str, ...], frozenset[str]]]:
-    return [
-        (
-            (table.name,) if table.renamed_from is None else (table.name, table.renamed_from),
-            table.verbs | {table.action.value, record.kind},
-        )
-        for table in record.tables
-    ]
+    tables = [(_names(table), table.verbs | {table.action.value, record.kind}) for table in record.tables]
+    objects = [(_names(each), frozenset({each.action.value, record.kind})) for each in record.objects]
+    return tables + objects
+
+
+def _names(change: TableCommit | ObjectCommit) -> tuple[str, ...]:
+    return (change.name,) if change.renamed_from is None else (change.name, change.renamed_from)
 
 
 def in_order(rules: Sequence[HookRule]) -> tuple[HookRule, ...]:

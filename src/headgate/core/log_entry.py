@@ -35,6 +35,7 @@ class LogEntry:
     tags: Mapping[str, int | None]
     properties: Mapping[str, str]
     tables: tuple[str, ...]
+    objects: tuple[str, ...]
     plans: tuple[str, ...]
     cancels: tuple[str, ...]
     next_strategy: str
@@ -66,6 +67,7 @@ def log_entry(record: Record) -> LogEntry:
         },
         properties=dict(record.properties),
         tables=tuple(f"{table.action.value} {table.name}" for table in record.tables),
+        objects=tuple(f"{each.action.value} {each.object.kind} {each.name}" for each in record.objects),
         plans=(
             *(() if record.plan is None else (f"plan {record.plan.service}",)),
             *(f"complete {txid}" for txid in record.completes),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from headgate.core.arguments import tag_name
 from headgate.errors import InvalidInputError, NotFoundError
 from headgate.model.identifiers import Version
+from headgate.model.named_object import Definition, NamedObject, View
 from headgate.model.state import LakeState
 from headgate.model.table import TableName, TableRef
 
@@ -28,12 +29,29 @@ def unknown_column(name: str, known: Sequence[str]) -> InvalidInputError:
 
 def found_table(state: LakeState, name: str) -> TableRef:
     """The table of this name."""
+    found = found_name(state, name)
+    if isinstance(found, NamedObject):
+        raise not_a_table(name, found.definition)
+    return found
+
+
+def found_name(state: LakeState, name: str) -> TableRef | NamedObject:
+    """The table, view or mount of this name."""
     TableName.parse(name)
-    table = state.tables.get(name)
-    if table is None:
-        step = nearest(name, state.tables) or "create it, or check the name"
+    found = state.tables.get(name) or state.objects.get(name)
+    if found is None:
+        step = nearest(name, [*state.tables, *state.objects]) or "create it, or check the name"
         raise NotFoundError(f"there is no table {name} at version {state.version}", step)
-    return table
+    return found
+
+
+def not_a_table(name: str, found: Definition) -> InvalidInputError:
+    """The error for a view or a mount where only a table will do."""
+    kind = found.kind if isinstance(found, View) else f"{found.kind} mount"
+    return InvalidInputError(
+        f"{name} is a {kind}, not a table: it has no rows of its own",
+        "it can be read, replaced (replace=True), and dropped and renamed (drop_object, rename_object)",
+    )
 
 
 def found_tag(state: LakeState, name: str) -> Version:

@@ -388,12 +388,12 @@ MATRIX: tuple[Row, ...] = (
     ),
     Row(
         40,
-        "new table t",
-        "new table t",
+        "new table, view or mount t",
+        "new table, view or mount t",
         "the same name",
         ALWAYS_FAILS,
         (OnRecord(rules.same_name),),
-        give_up="choose another name, or use the table that is there now",
+        give_up="choose another name, or use what is there now",
     ),
     Row(
         41,
@@ -403,5 +403,13 @@ MATRIX: tuple[Row, ...] = (
         ALWAYS_FAILS,
         (OnTable(rules.table_gone),),
         give_up="look at what became of the table, then begin again",
+    ),
+    Row(
+        42,
+        "view or mount v replaced, renamed or dropped",
+        "v made, replaced, renamed or dropped",
+        "the same view or mount",
+        ALWAYS_FAILS,
+        (OnRecord(rules.same_object),),
     ),
 )

@@ -31,6 +31,8 @@ _NO_ALIAS = _ENDS_RELATIONS | frozenset(
     {"ON", "USING", "JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL", "SEMI", "ANTI", "OUTER"}
     | {"LATERAL", "TABLESAMPLE", "PIVOT", "UNPIVOT"}
 )
+_NO_RELATION = _NO_ALIAS | frozenset({"VALUES", "TABLE", "WITH", "FROM", "UNNEST", "AS"})
+"""Words that may stand where a relation is expected, and are not its name."""
 _READS = frozenset(["SELECT", "WITH", "FROM", "VALUES", "TABLE"])
 _INSTEAD = {
     "INSERT": "use Table.append or Table.overwrite",
@@ -94,6 +96,17 @@ def find_mentions(query: str, tables: Collection[str]) -> tuple[Mention, ...]:
     return _Scan(query, tables).run()
 
 
+def find_relations(query: str) -> tuple[Mention, ...]:
+    """Every relation that `query` names, whether it exists or not, from left to right.
+
+    Not those that it names itself (`WITH t AS (…)`), and no functions. As `find_mentions` otherwise.
+    """
+    scan = _Scan(query, None)
+    found = scan.run()
+    own = scan.named_queries()
+    return tuple(mention for mention in found if mention.table not in own)
+
+
 @dataclass(frozen=True, slots=True)
 class _Token:
     kind: str
@@ -124,8 +137,10 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Scan:
+    """Goes over the tokens once. Without `tables`, it looks for every relation."""
+
     query: str
-    tables: Collection[str]
+    tables: Collection[str] | None
     tokens: list[_Token] = field(default_factory=list)
     position: int = 0
 
@@ -138,7 +153,7 @@ class _Scan:
         self._require_query()
         frames, found = [_Frame(selects=True)], list[Mention]()
         while (token := self._peek()) is not None:
-            path = self._path()
+            path = self._path() or self._single(frames[-1])
             if path:
                 found.extend(self._mention(path, frames[-1]))
                 continue
@@ -177,16 +192,49 @@ class _Scan:
             ahead += 2
         return path if len(path) > 1 else []
 
+    def _single(self, frame: _Frame) -> list[_Token]:
+        """A name without dots that begins here, if every relation is looked for and one is expected."""
+        token = self._peek()
+        if self.tables is not None or not frame.expecting or token is None:
+            return []
+        following = self._peek(1)
+        is_function = following is not None and following.text == "("
+        is_name = token.kind == "quoted" or (token.kind == "word" and token.upper not in _NO_RELATION)
+        return [token] if is_name and not is_function else []
+
     def _mention(self, path: Sequence[_Token], frame: _Frame) -> list[Mention]:
         self.position += 2 * len(path) - 1
-        table = ".".join(token.name or "" for token in path[:2])
         relation, frame.expecting = frame.expecting, False
+        if self.tables is None:
+            return [self._relation(path, len(path))] if relation else []
+        table = ".".join(token.name or "" for token in path[:2])
         if table not in self.tables or (relation and len(path) != 2):
             return []
         if not relation:
             return [Mention(table, path[0].start, path[1].end, False)] if len(path) > 2 else []
-        travel, end = self._travel(path[1].end)
-        return [Mention(table, path[0].start, end, True, travel, self._alias_follows())]
+        return [self._relation(path, 2)]
+
+    def _relation(self, path: Sequence[_Token], parts: int) -> Mention:
+        table = ".".join(token.name or "" for token in path[:parts])
+        travel, end = self._travel(path[parts - 1].end)
+        return Mention(table, path[0].start, end, True, travel, self._alias_follows())
+
+    def named_queries(self) -> frozenset[str]:
+        """What the query calls its own parts: every name before `AS (`, also with columns in between."""
+        names = set[str]()
+        for at, token in enumerate(self.tokens[:-1]):
+            if token.upper == "AS" and self.tokens[at + 1].text == "(":
+                before = self._before_parentheses(at - 1)
+                names.add("" if before < 0 else self.tokens[before].name or "")
+        return frozenset(names)
+
+    def _before_parentheses(self, at: int) -> int:
+        """The place before a pair of parentheses that ends at `at`, or `at` itself if none does."""
+        depth = 0
+        while at >= 0 and (depth or self.tokens[at].text == ")"):
+            depth += {")": 1, "(": -1}.get(self.tokens[at].text, 0)
+            at -= 1
+        return at
 
     def _travel(self, end: int) -> tuple[Travel | None, int]:
         skipped = 1 if self._word() == "FOR" else 0
@@ -236,6 +284,9 @@ class _Scan:
                 # Not the one of `extract(day FROM x)` or of `a IS DISTINCT FROM b`.
                 if frame.selects and self._word(-2) != "DISTINCT":
                     frame.in_relations = frame.expecting = True
+            case "TABLE":
+                following = self._peek()
+                frame.expecting = following is not None and following.text != "("
             case "JOIN":
                 frame.in_relations = frame.expecting = True
             case ",":

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from headgate.core.footprint import Footprint
 from headgate.core.meeting import Meeting
+from headgate.model.named_object import ObjectAction
 from headgate.model.record import Record
 from headgate.model.table import TableAction
 
@@ -242,10 +243,27 @@ def too_late_to_cancel(ours: Footprint, other: Record) -> str | None:
 
 
 def same_name(ours: Footprint, other: Record) -> str | None:
-    """Row 40."""
-    taken = {t.name for t in other.tables if t.action in (TableAction.CREATE, TableAction.RENAME)}
-    wanted = sorted({t.takes_name for t in ours.tables if t.takes_name is not None} & taken)
-    return f"both made the table {', '.join(wanted)}" if wanted else None
+    """Row 40: tables, views and mounts share their names."""
+    tables = {t.name for t in other.tables if t.action in (TableAction.CREATE, TableAction.RENAME)}
+    wanted = {t.takes_name for t in ours.tables} | {o.takes_name for o in ours.objects if not o.replaces}
+    replacing = {o.takes_name for o in ours.objects if o.replaces}
+    met = sorted(
+        name for name in tables | _named_objects(other) if name in wanted or name in replacing & tables
+    )
+    return f"both took the name {', '.join(met)}" if met else None
+
+
+def same_object(ours: Footprint, other: Record) -> str | None:
+    """Row 42."""
+    changed = {commit.object.uuid for commit in other.objects}
+    made = _named_objects(other)
+    met = sorted(o.name for o in ours.objects if o.uuid in changed or (o.replaces and o.takes_name in made))
+    return f"both changed {', '.join(met)}" if met else None
+
+
+def _named_objects(other: Record) -> set[str]:
+    """The names that views and mounts got."""
+    return {o.name for o in other.objects if o.action in (ObjectAction.CREATE, ObjectAction.RENAME)}
 
 
 def table_gone(at: Meeting) -> str | None:

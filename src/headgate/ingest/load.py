@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from headgate.errors import InvalidInputError, NotFoundError
-from headgate.iceberg.arrow import fitted
+from headgate.files.csv_file import Dialect
+from headgate.files.rows import FileRows, OnProgress, inferred
+from headgate.files.source import SourceFile, find_sources
 from headgate.iceberg.partitions import parse_partition_by, written_terms
-from headgate.ingest import csv_file, json_lines, parquet_file
-from headgate.ingest.csv_file import Dialect
-from headgate.ingest.inference import agreed
-from headgate.ingest.source import Format, OnBytes, SourceFile, find_sources
+from headgate.model.file_format import Format
 from headgate.writing import TableWriter, schema_of
 
 if TYPE_CHECKING:
@@ -25,9 +22,6 @@ if TYPE_CHECKING:
     from headgate.lake import Lake
     from headgate.result import CommitResult
     from headgate.transaction import Transaction
-
-OnProgress: TypeAlias = Callable[[int, int, int], None]
-"""Is told, each time anew: the bytes that were read, those of all files, and the rows so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +100,9 @@ def _through_arrow(
     writer = existing(tx, table, options)
     created = writer is None
     if writer is None:
-        schema = options.schema or _inferred(sources, options)
+        schema = options.schema or inferred(sources, options.dialect)
         writer = tx.create_table(table, schema, partition_by=options.partition_by)
-    rows = _Rows(table, writer.schema, sources, options, on_progress).reader()
+    rows = FileRows(table, writer.schema, sources, options.dialect, on_progress).reader()
     if options.overwrite and not created:
         writer.overwrite(rows)
     else:
@@ -149,104 +143,6 @@ def shown(schema: Schema) -> str:
 
 def _same_columns(one: Schema, other: Schema) -> bool:
     return shown(one) == shown(other)
-
-
-def _inferred(sources: Sequence[SourceFile], options: IngestOptions) -> pa.Schema:
-    schema = agreed([(source, _sampled(source, options)) for source in sources])
-    if not schema.names:
-        raise InvalidInputError(f"{sources[0]} has no columns", "say what they are with --schema")
-    return schema
-
-
-def _sampled(source: SourceFile, options: IngestOptions) -> pa.Schema:
-    try:
-        match source.format:
-            case Format.CSV:
-                return csv_file.sampled_schema(source, options.dialect)
-            case Format.JSON:
-                return json_lines.sampled_schema(source)
-            case Format.PARQUET:
-                return parquet_file.sampled_schema(source)
-    except OSError as error:
-        raise _unreadable(source, error) from error
-
-
-def _unreadable(source: SourceFile, error: OSError) -> InvalidInputError:
-    return InvalidInputError(f"{source} cannot be read: {error.strerror or error}", "check the file")
-
-
-def _readable(source: SourceFile, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The batches; a file that cannot be read, or decompressed, is named."""
-    try:
-        yield from batches
-    except OSError as error:
-        raise _unreadable(source, error) from error
-
-
-@dataclass
-class _Rows:
-    """The rows of all files, one batch after the other, as the table has them."""
-
-    table: str
-    schema: Schema
-    sources: Sequence[SourceFile]
-    options: IngestOptions
-    on_progress: OnProgress
-    rows: int = 0
-    bytes_read: int = 0
-
-    def reader(self) -> pa.RecordBatchReader:
-        wanted = schema_to_pyarrow(self.schema, include_field_ids=False)
-        exact = fitted(wanted.empty_table(), self.schema, self.table).schema
-        return pa.RecordBatchReader.from_batches(exact, self._batches(wanted))
-
-    def _batches(self, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-        for source in self.sources:
-            row = 2 if source.format is Format.CSV and self.options.dialect.header else 1
-            for batch in _readable(source, self._of(source, wanted)):
-                yield from self._fitted(batch, source, row).to_batches()
-                row += batch.num_rows
-                self.rows += batch.num_rows
-                self._tell()
-
-    def _of(self, source: SourceFile, wanted: pa.Schema) -> Iterator[pa.Table]:
-        on_bytes: OnBytes = self._read
-        match source.format:
-            case Format.CSV:
-                return csv_file.batches(source, self.options.dialect, wanted, on_bytes)
-            case Format.JSON:
-                return json_lines.batches(source, wanted, on_bytes)
-            case Format.PARQUET:
-                return parquet_file.batches(source, on_bytes)
-
-    def _read(self, count: int) -> None:
-        self.bytes_read += count
-        self._tell()
-
-    def _tell(self) -> None:
-        self.on_progress(self.bytes_read, sum(source.size_bytes for source in self.sources), self.rows)
-
-    def _fitted(self, batch: pa.Table, source: SourceFile, first_row: int) -> pa.Table:
-        try:
-            return fitted(batch, self.schema, self.table)
-        except InvalidInputError:
-            # Columns that do not fit are those of the whole file; a value that does not is in some row.
-            fitted(batch.slice(0, 0), self.schema, f"{self.table} ({source})")
-            wrong = self._first_misfit(batch)
-            place = f"{self.table} ({source}, row {first_row + wrong})"
-            return fitted(batch.slice(wrong, 1), self.schema, place)
-
-    def _first_misfit(self, batch: pa.Table) -> int:
-        """The first row that does not fit, of a batch that does not."""
-        start, end = 0, batch.num_rows
-        while end - start > 1:
-            middle = (start + end) // 2
-            try:
-                fitted(batch.slice(start, middle - start), self.schema, self.table)
-                start = middle
-            except InvalidInputError:
-                end = middle
-        return start
 
 
 def _result(lake: Lake, table: str, result: CommitResult, created: bool, sources: int) -> IngestResult:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headgate.errors import InvalidInputError, StorageError
+from headgate.files.source import SourceFile
+from headgate.files.text_value import ADVICE
 from headgate.ingest.load import IngestOptions, existing
-from headgate.ingest.source import Format, SourceFile
-from headgate.ingest.text_value import ADVICE
-from headgate.writing import is_from_spark, schema_of
+from headgate.model.file_format import Format
+from headgate.writing import schema_of
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -62,37 +63,11 @@ def _read(
             f"{sources[0]} is {kind.value} and {other} is {other.format.value}",
             "give Spark files of one format at a time",
         )
-    reader: Any = spark.read.options(**_options(sources[0], options, schema))
+    struct = None
     if schema is not None and kind is not Format.PARQUET:
         from headgate.spark.types import schema_to_spark
 
-        reader = reader.schema(schema_to_spark(schema))
-    try:
-        rows: DataFrame = reader.format(kind.value).load(
-            [source.path.absolute().as_uri() for source in sources]
-        )
-    except Exception as error:
-        if not is_from_spark(error):
-            raise
-        raise InvalidInputError(f"Spark cannot read the files: {error}") from error
-    return rows
+        struct = schema_to_spark(schema)
+    from headgate.spark.file_read import file_options, read_files
 
-
-def _options(source: SourceFile, options: IngestOptions, schema: Schema | None) -> dict[str, str]:
-    if source.format is not Format.CSV:
-        return {"mode": "FAILFAST"}
-    dialect = options.dialect
-    return {
-        "mode": "FAILFAST",
-        "header": str(dialect.header).lower(),
-        "sep": dialect.delimiter or ("\t" if source.is_tsv else ","),
-        "multiLine": "true",
-        "escape": '"',
-        # As without Spark: an unquoted empty value is null, and "" is empty text. Spark reads both as null if
-        # they are written alike, so what stands for null is something that no file has.
-        "nullValue": "\x00",
-        "emptyValue": "",
-        "inferSchema": str(schema is None).lower(),
-        # Otherwise the names in the header would not be looked at.
-        "enforceSchema": "false",
-    }
+    return read_files(spark, sources, file_options(sources[0], options.dialect, infer=schema is None), struct)

@@ -14,6 +14,7 @@ from datetime import datetime
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.json_object import Json, JsonObject, encode, timestamp
+from headgate.model.named_object import ObjectCommit
 from headgate.model.plan import PendingPlan
 from headgate.model.table import PathChange, TableCommit
 from headgate.release import __version__
@@ -140,6 +141,7 @@ KNOWN_FIELDS = (
     "lake_properties",
     "tags",
     "tables",
+    "objects",
     "paths",
     "plan",
     "completes",
@@ -178,6 +180,7 @@ class Record:
     lake_properties: PropertyChange = field(default_factory=PropertyChange)
     tags: TagChange = field(default_factory=TagChange)
     tables: tuple[TableCommit, ...] = ()
+    objects: tuple[ObjectCommit, ...] = ()
     paths: Mapping[str, PathChange] = field(default_factory=dict)
     plan: PendingPlan | None = None
     completes: tuple[TxId, ...] = ()
@@ -211,6 +214,8 @@ class Record:
             fields["tags"] = self.tags.to_json()
         if self.tables:
             fields["tables"] = [table.to_json() for table in self.tables]
+        if self.objects:
+            fields["objects"] = [change.to_json() for change in self.objects]
         if self.paths:
             fields["paths"] = {path: change.to_json() for path, change in self.paths.items()}
         if self.plan is not None:
@@ -255,6 +260,7 @@ class Record:
             lake_properties=PropertyChange() if changed is None else PropertyChange.from_json(changed),
             tags=TagChange() if tags is None else TagChange.from_json(tags),
             tables=tuple(TableCommit.from_json(table) for table in source.objects("tables")),
+            objects=tuple(ObjectCommit.from_json(change) for change in source.objects("objects")),
             paths={path: PathChange.from_json(inside) for path, inside in source.objects_by_name("paths")},
             plan=None if plan is None else PendingPlan.from_json(plan, txid, version),
             completes=tuple(_txid(source, text) for text in source.texts("completes")),

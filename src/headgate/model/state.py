@@ -9,6 +9,7 @@ from datetime import datetime
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.json_object import Json, JsonObject, digest, encode, timestamp
+from headgate.model.named_object import NamedObject
 from headgate.model.plan import PendingPlan
 from headgate.model.table import TableRef
 
@@ -30,7 +31,8 @@ class LakeState:
     `digest` is that of the record of `version`; `identity` that of record 0, which says whose log this is.
     `committed_at` is the time that the record carries; None before the first one. `plans` are the table
     services that are pending, by the transaction that scheduled each. `cancelled` are transactions that must
-    not commit, each with the version that says so: the newest ones only, see `core.fold`.
+    not commit, each with the version that says so: the newest ones only, see `core.fold`. `objects` are views
+    and mounts: a name is that of a table, or of one of them.
     """
 
     version: Version
@@ -44,6 +46,7 @@ class LakeState:
     tags: Mapping[str, Version] = field(default_factory=dict)
     committed_at: datetime | None = None
     plans: Mapping[TxId, PendingPlan] = field(default_factory=dict)
+    objects: Mapping[str, NamedObject] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """The checkpoint of this state: the same bytes whoever writes it."""
@@ -68,6 +71,8 @@ class LakeState:
                 txid.text: {**plan.to_json(), "version": plan.version.number}
                 for txid, plan in self.plans.items()
             }
+        if self.objects:
+            fields["objects"] = {name: each.to_json() for name, each in self.objects.items()}
         if self.committed_at is not None:
             fields["committed_at"] = timestamp(self.committed_at)
         return encode({**fields, "checksum": digest(encode(fields))})
@@ -105,6 +110,9 @@ class LakeState:
             plans={
                 _txid(text, inside): PendingPlan.from_json(inside, TxId(text), inside.version("version"))
                 for text, inside in source.objects_by_name("plans")
+            },
+            objects={
+                name: NamedObject.from_json(inside) for name, inside in source.objects_by_name("objects")
             },
         )
 

@@ -132,24 +132,35 @@ class Scan:
         return spark.range(0, count, 1, count).mapInArrow(_named(reading), struct)
 
     def _selected(self, rows: DataFrame, more: Sequence[Column] = ()) -> DataFrame:
-        """The rows that are selected, with the columns that are wanted, and with `more`."""
-        if self.only is not None:
-            text = to_spark_sql(self.only)
-            if BUCKET_FUNCTION in text:
-                register_bucket(rows.sparkSession)
-            rows = rows.where(text)
-        if self.condition is not None:
-            rows = _where(rows, self.condition, schema_to_spark(self.schema).names)
-        if self.wanted == self.schema and not more:
-            return rows
-        struct = schema_to_spark(self.wanted)
-        columns = [
-            reordered(sf.col(quoted(field.name)), rows.schema[field.name].dataType, field.dataType).alias(
-                field.name, metadata=field.metadata
-            )
-            for field in struct.fields
-        ]
-        return rows.select(*columns, *more)
+        return selected_rows(rows, self.schema, self.wanted, self.only, self.condition, more)
+
+
+def selected_rows(
+    rows: DataFrame,
+    schema: Schema,
+    wanted: Schema,
+    only: Bound | None,
+    condition: str | Column | None,
+    more: Sequence[Column] = (),
+) -> DataFrame:
+    """Those of `rows`, which have `schema`, that are selected; the columns of `wanted`, and `more`."""
+    if only is not None:
+        text = to_spark_sql(only)
+        if BUCKET_FUNCTION in text:
+            register_bucket(rows.sparkSession)
+        rows = rows.where(text)
+    if condition is not None:
+        rows = _where(rows, condition, schema_to_spark(schema).names)
+    if wanted == schema and not more:
+        return rows
+    struct = schema_to_spark(wanted)
+    columns = [
+        reordered(sf.col(quoted(field.name)), rows.schema[field.name].dataType, field.dataType).alias(
+            field.name, metadata=field.metadata
+        )
+        for field in struct.fields
+    ]
+    return rows.select(*columns, *more)
 
 
 def _as_it_is(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Collection
+from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +46,15 @@ def run_query(
         # The plan of the result holds what the views stood for; the names are not needed any more.
         for view in views.values():
             spark.catalog.dropTempView(view)
+
+
+def require_parses(spark: SparkSession, query: str) -> None:
+    """Refuses a text that Spark's parser does not take for a query. Looks at no name and reads nothing."""
+    session: Any = spark
+    try:
+        session._jsparkSession.sessionState().sqlParser().parseQuery(query)
+    except ParseException as error:
+        raise InvalidInputError(f"Spark cannot read the query: {str(error).strip()}") from error
 
 
 def _our_error(text: str, tables: Collection[str]) -> HeadgateError:

@@ -7,6 +7,7 @@ from itertools import count
 
 from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark
 
 from headgate.errors import InvalidInputError, UnsupportedError
@@ -142,6 +143,16 @@ def _to_spark(kind: iceberg.IcebergType, place: str) -> spark.DataType:
             f"column {place}: Spark has no type for Iceberg's {kind}", "leave it out, or use read_arrow"
         )
     return known
+
+
+def nullable(struct: spark.StructType) -> spark.StructType:
+    """The same columns, none of them required."""
+    return spark.StructType([spark.StructField(f.name, f.dataType, True, f.metadata) for f in struct.fields])
+
+
+def empty_frame(session: SparkSession, schema: Schema) -> DataFrame:
+    """No rows, with the columns of an Iceberg schema."""
+    return session.createDataFrame([], schema_to_spark(schema))
 
 
 def has_lists_or_maps(schema: Schema) -> bool:

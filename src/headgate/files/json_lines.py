@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.json as arrow_json
 
 from headgate.errors import InvalidInputError
-from headgate.ingest.inference import json_schema
-from headgate.ingest.source import OnBytes, SourceFile
-from headgate.ingest.text_value import ADVICE, from_text, is_bytes
+from headgate.files.inference import json_schema
+from headgate.files.source import OnBytes, SourceFile
+from headgate.files.text_value import ADVICE, from_text, is_bytes
 
 BLOCK_BYTES = 8 * 1024 * 1024
 SAMPLE_BYTES = 1024 * 1024

@@ -6,20 +6,13 @@ import glob
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from headgate.errors import InvalidInputError
-
-
-class Format(Enum):
-    CSV = "csv"
-    JSON = "json"
-    PARQUET = "parquet"
-
+from headgate.model.file_format import Format
 
 ENDINGS = {
     ".csv": Format.CSV,
@@ -112,9 +105,14 @@ def _format_of(path: Path) -> Format:
     known = ENDINGS.get(_ending(path))
     if known is None:
         raise InvalidInputError(
-            f"{path}: its ending does not tell the format", "give --format csv, json or parquet"
+            f"{path}: its ending does not tell the format", "give --format csv, json, parquet or text"
         )
     return known
+
+
+def has_format(path: Path, wanted: Format) -> bool:
+    """Whether a file is one of this format by its ending; every file may be text."""
+    return wanted is Format.TEXT or ENDINGS.get(_ending(path)) is wanted
 
 
 def _ending(path: Path) -> str:

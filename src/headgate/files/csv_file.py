@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,11 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from headgate.errors import InvalidInputError
-from headgate.ingest.inference import WHOLE_NUMBER
-from headgate.ingest.source import OnBytes, SourceFile
-from headgate.ingest.text_value import ADVICE, from_text, is_bytes, is_moment
+from headgate.files.inference import WHOLE_NUMBER
+from headgate.files.source import OnBytes, SourceFile
+from headgate.files.text_value import ADVICE, from_text, is_bytes, is_moment
 
 BLOCK_BYTES = 8 * 1024 * 1024
+HEADER_BYTES = 256 * 1024
+"""How much of a file is looked at for its header."""
 _AT = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )?(?P<rest>.*)", re.S
 )
@@ -29,6 +33,31 @@ class Dialect:
 
     header: bool = True
     delimiter: str | None = None
+
+
+def checked_delimiter(given: str | None) -> str | None:
+    """What separates values, as a caller gave it: one character, or `\\t` for a tab."""
+    plain = "\t" if given == r"\t" else given
+    if plain is None:
+        return None
+    if not isinstance(plain, str) or len(plain) != 1 or plain in '"\r\n' or not plain.isascii():
+        raise InvalidInputError(f"{given!r} is not a delimiter", r"give one character, as ';', or \t")
+    return plain
+
+
+def header_of(source: SourceFile, dialect: Dialect) -> tuple[str, ...]:
+    """The names in the first row of a file."""
+    with source.opened(lambda _: None) as file:
+        start = file.stream.read(HEADER_BYTES)
+    delimiter = dialect.delimiter or ("\t" if source.is_tsv else ",")
+    try:
+        text = start.decode("utf-8-sig", errors="strict" if len(start) < HEADER_BYTES else "ignore")
+        first = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=False), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInputError(f"{source}, row 1: {error}", ADVICE) from error
+    if not first:
+        raise InvalidInputError(f"{source} is empty: it has not even a header", ADVICE)
+    return tuple(first)
 
 
 def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headgate.errors import InvalidInputError
-from headgate.ingest.source import SourceFile
+from headgate.files.source import SourceFile
 
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(?P<zone>[Zz]|[+-]\d\d:?\d\d)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")

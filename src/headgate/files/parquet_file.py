@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headgate.errors import InvalidInputError
-from headgate.ingest.source import OnBytes, SourceFile
+from headgate.files.source import OnBytes, SourceFile
 
 BATCH_ROWS = 64 * 1024
 

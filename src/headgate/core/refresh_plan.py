@@ -1,0 +1,129 @@
+"""How a materialized view is brought up to date: not at all, by the rows that were added, or anew.
+
+Decided from the log alone. Adding rows is right only if the query makes its result row by row, from one table
+to which rows were only added since the last refresh; whatever cannot be told leads to a full refresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from headgate.core.view_rules import Sources
+from headgate.model.record import Record
+from headgate.model.table import TableAction, TableCommit
+
+VIEW_SQL = "headgate.view.sql"
+"""The table property that makes a table a materialized view: its query."""
+REFRESHED_AT = "headgate.view.refreshed-at"
+"""The table property that says of which version of the lake its rows are the result."""
+
+
+class Mode(Enum):
+    UNCHANGED = "unchanged"
+    INCREMENTAL = "incremental"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """What is to be done, and why."""
+
+    mode: Mode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is known of a query. `varies`: why two runs on the same rows may differ; None if they cannot.
+
+    `more_than_rows`: what it does beside selecting and computing row by row; None if nothing.
+    """
+
+    varies: str | None = None
+    more_than_rows: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a query reads at a version: its sources, and the uuid of each table by name."""
+
+    sources: Sources
+    uuids: Mapping[str, str]
+
+
+def plan_refresh(own: str, traits: Traits, before: Sight, after: Sight, records: Sequence[Record]) -> Refresh:
+    """What a refresh has to do. `own` is the uuid of the materialized view.
+
+    `before` is what its query read at the version of the last refresh, `after` what it reads now, `records`
+    all that was committed in between.
+    """
+    always = _always_full(traits, after.sources) or _other_sources(before, after)
+    written = next(_written_by_others(own, records), None)
+    if written is not None or always is not None:
+        return Refresh(Mode.FULL, written or always or "")
+    changes = list(_changes(frozenset(after.uuids.values()), records))
+    if not changes:
+        return Refresh(Mode.UNCHANGED, "nothing that it reads has changed")
+    obstacle = _obstacle(traits, after.sources, changes)
+    if obstacle is not None:
+        return Refresh(Mode.FULL, obstacle)
+    name = next(iter(after.sources.tables))
+    return Refresh(Mode.INCREMENTAL, f"rows were only added to {name}, in {_versions(len(changes))}")
+
+
+def _always_full(traits: Traits, sources: Sources) -> str | None:
+    if sources.mounts:
+        return f"it reads {min(sources.mounts)}, a mount, whose files can change at any time"
+    if sources.elsewhen:
+        return "it reads a table as it was at a tag or a moment"
+    return traits.varies
+
+
+def _other_sources(before: Sight, after: Sight) -> str | None:
+    was, now = before.sources.views, after.sources.views
+    views = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
+    if views:
+        return f"the view {views[0]} was changed"
+    names = {*before.uuids, *after.uuids}
+    tables = sorted(name for name in names if before.uuids.get(name) != after.uuids.get(name))
+    return f"{tables[0]} is another table now" if tables else None
+
+
+def _written_by_others(own: str, records: Iterable[Record]) -> Iterator[str]:
+    for record, commit in _changes(frozenset({own}), records):
+        made = commit.action is TableAction.CREATE or REFRESHED_AT in commit.property_names
+        if commit.snapshot_id is not None and not made:
+            yield f"version {record.version} ({_did(commit)}) wrote to it directly"
+
+
+def _changes(tables: frozenset[str], records: Iterable[Record]) -> Iterator[tuple[Record, TableCommit]]:
+    """The commits that changed rows or the structure of tables; a compaction changes neither."""
+    for record in records:
+        for commit in record.tables:
+            changed = commit.structure or (commit.snapshot_id is not None and commit.operation != "replace")
+            if commit.table.uuid in tables and changed:
+                yield record, commit
+
+
+def _obstacle(traits: Traits, sources: Sources, changes: Iterable[tuple[Record, TableCommit]]) -> str | None:
+    """Why the rows that were added are not enough."""
+    if len(sources.direct) != 1 or sources.views or sources.direct[0].table not in sources.tables:
+        return "it does not read one table alone"
+    if traits.more_than_rows is not None:
+        return traits.more_than_rows
+    for record, commit in changes:
+        if commit.structure:
+            return f"version {record.version} changed the columns of {commit.name}"
+        if commit.operation != "append":
+            return f"version {record.version} ({_did(commit)}) changed rows of {commit.name}"
+    return None
+
+
+def _did(commit: TableCommit) -> str:
+    return " and ".join(sorted(commit.verbs)) or commit.operation or commit.action.value
+
+
+def _versions(count: int) -> str:
+    return "1 version" if count == 1 else f"{count:,} versions"
