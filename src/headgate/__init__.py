@@ -23,9 +23,11 @@ from headgate.errors import (
     StorageError,
     UnsupportedError,
 )
+from headgate.examination import fsck
 from headgate.hooks import Hook
 from headgate.lake import Lake
 from headgate.materializing import RefreshResult
+from headgate.model.fsck import Finding, FsckReport
 from headgate.model.instant import Instant
 from headgate.release import __version__
 from headgate.result import CommitResult, Diagnosis, Resolution
@@ -44,6 +46,8 @@ __all__ = [
     "ConflictError",
     "CorruptLakeError",
     "Diagnosis",
+    "Finding",
+    "FsckReport",
     "HeadgateError",
     "Hook",
     "HookFailedError",
@@ -62,6 +66,7 @@ __all__ = [
     "Transaction",
     "UnsupportedError",
     "__version__",
+    "fsck",
     "hooks",
     "session",
 ]

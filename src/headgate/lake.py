@@ -37,9 +37,11 @@ from headgate.errors import (
     NotFoundError,
     StorageError,
 )
+from headgate.examination import examined
 from headgate.host import SYSTEM, Host
 from headgate.lake_objects import LakeObjects, objects_of
 from headgate.model.control_entry import ControlEntry
+from headgate.model.fsck import FsckReport
 from headgate.model.identifiers import TxId, is_txid
 from headgate.model.identity import DEFAULT_DIVISOR, LakeIdentity
 from headgate.model.instant import Instant
@@ -535,6 +537,16 @@ class Lake(LakeObjects):
         Reads the whole log. `progress` is told how many versions are done, of how many.
         """
         return Rebuilding(self._steward, progress or (lambda _done, _all: None)).run()
+
+    def fsck(
+        self,
+        *,
+        all_versions: bool = False,
+        deep: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> FsckReport:
+        """Looks for damage, and changes nothing: see `headgate.fsck`, which needs no lake that opens."""
+        return examined(self._driver, all_versions, deep, progress)
 
     def _refuse_ended(self, txid: TxId, newest: LakeState) -> None:
         committed = self._committed(txid, newest)

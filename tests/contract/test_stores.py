@@ -13,22 +13,27 @@ from headgate.storage.intercept import intercepted, without_atomic_operations
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.object import ObjectStore
-from headgate.testing.contracts import PutIfAbsentContract, RenameNoReplaceContract, StoreContract
+from headgate.testing.contracts import (
+    ListSizesContract,
+    PutIfAbsentContract,
+    RenameNoReplaceContract,
+    StoreContract,
+)
 
 
-class TestMemory(StoreContract, PutIfAbsentContract, RenameNoReplaceContract):
+class TestMemory(StoreContract, ListSizesContract, PutIfAbsentContract, RenameNoReplaceContract):
     @pytest.fixture
     def store(self) -> Store:
         return MemoryStore()
 
 
-class TestLocal(StoreContract, PutIfAbsentContract, RenameNoReplaceContract):
+class TestLocal(StoreContract, ListSizesContract, PutIfAbsentContract, RenameNoReplaceContract):
     @pytest.fixture(params=[True, False], ids=["fsync", "no-fsync"])
     def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         return LocalStore(tmp_path / "made by the store", fsync=request.param)
 
 
-class TestIntercepted(StoreContract, PutIfAbsentContract, RenameNoReplaceContract):
+class TestIntercepted(StoreContract, ListSizesContract, PutIfAbsentContract, RenameNoReplaceContract):
     @pytest.fixture
     def store(self) -> Store:
         return intercepted(MemoryStore(), lambda request, proceed: proceed(request))
@@ -50,7 +55,7 @@ class TestWithoutAtomicOperations(StoreContract):
         assert not isinstance(store, PutIfAbsent | RenameNoReplace)
 
 
-class TestObstoreInMemory(StoreContract, PutIfAbsentContract):
+class TestObstoreInMemory(StoreContract, ListSizesContract, PutIfAbsentContract):
     """Our side of object storage, without a network."""
 
     @pytest.fixture
@@ -62,7 +67,7 @@ class TestObstoreInMemory(StoreContract, PutIfAbsentContract):
 
 
 @pytest.mark.slow
-class TestS3(StoreContract, PutIfAbsentContract):
+class TestS3(StoreContract, ListSizesContract, PutIfAbsentContract):
     @pytest.fixture
     def store(self, s3_store: Store) -> Store:
         return s3_store

@@ -1,6 +1,12 @@
 """The command line: renders what the public objects return. No decisions are made here."""
 
-from headgate.cli import data, objects, replicas, stewardship  # their commands join those of the app
+from headgate.cli import (
+    checking,
+    data,
+    objects,
+    replicas,
+    stewardship,
+)  # their commands join those of the app
 from headgate.cli.app import main
 
-__all__ = ["data", "main", "objects", "replicas", "stewardship"]
+__all__ = ["checking", "data", "main", "objects", "replicas", "stewardship"]

@@ -72,8 +72,12 @@ class Checkpoints:
         self.log.driver.put(checkpoint_key(state.version), state.encode())
         self.unusable.discard(state.version)
         if state.version > self.newest_known:
-            self._advise(state.version)
-            self.newest_known = state.version
+            self.point_to(state.version)
+
+    def point_to(self, boundary: Version) -> None:
+        """Makes `last.json` name the checkpoint of a boundary."""
+        self._advise(boundary)
+        self.newest_known = max(self.newest_known, boundary)
 
     def note_replica(self, replica: bool) -> None:
         """Makes the advice say whether the lake is a replica, for handles that open it from now on."""

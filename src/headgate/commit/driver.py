@@ -17,8 +17,8 @@ from headgate.commit.outcome import ContestedError
 from headgate.core.retry import RetryPolicy, delay_seconds
 from headgate.errors import InternalError
 from headgate.host import Host
-from headgate.storage.capabilities import Page, ReadTail, Store, Tail
-from headgate.storage.listing import all_keys
+from headgate.storage.capabilities import ListSizes, Page, ReadTail, SizedPage, Store, Tail
+from headgate.storage.listing import all_keys, all_sizes
 from headgate.storage.meter import Meter
 from headgate.storage.requests import KINDS, Answer, Create, Failed, Found, Put, Request, perform
 
@@ -127,6 +127,19 @@ class Driver:
     def list_page(self, prefix: str, after: str | None = None) -> Page:
         """A part of a listing."""
         page = self.store.list_page(prefix, after)
+        self.meter.note("list")
+        return page
+
+    def sizes(self, prefix: str) -> dict[str, int | None]:
+        """Every key below `prefix` with the size of its object, or with None if the storage lists none."""
+        if isinstance(self.store, ListSizes):
+            return dict(all_sizes(self, prefix))
+        return dict.fromkeys(self.keys(prefix))
+
+    def list_sizes(self, prefix: str, after: str | None = None) -> SizedPage:
+        """A part of a listing with sizes, of a storage that has them."""
+        assert isinstance(self.store, ListSizes), self.store
+        page = self.store.list_sizes(prefix, after)
         self.meter.note("list")
         return page
 

@@ -151,6 +151,23 @@ def decode_listed(data: bytes, manifest: Manifest, schema: Schema, spec: Partiti
         raise _unreadable(manifest, error) from error
 
 
+def check_blocks(data: bytes, manifest: Manifest) -> None:
+    """Raises `CorruptLakeError` unless the header of a manifest fits its blocks: how many, and checksums."""
+    try:
+        container = split(data)
+        partitions = _partitions_of_blocks(container)
+        if partitions is None:
+            return
+        if len(partitions) != len(container.blocks):
+            raise ValueError("it has not the blocks that its header names")
+        checksums = container.metadata[SETTLED_KEY].split()
+        settled = container.blocks[: len(checksums)]
+        if [f"{zlib.crc32(block.records()):08x}" for block in settled] != checksums:
+            raise ValueError("a checksum is wrong")
+    except DAMAGE as error:
+        raise _unreadable(manifest, error) from error
+
+
 def _is_settled(entry: Entry) -> bool:
     numbered = entry.sequence_number is not None and entry.file_sequence_number is not None
     return entry.status is Status.EXISTING and numbered

@@ -41,6 +41,11 @@ def described(driver: Driver, metadata: TableMetadata, key: str, uri: str) -> Da
     return data_file(uri, tail.object_bytes, footer, partition, metadata)
 
 
+def row_count(driver: Driver, key: str, uri: str) -> int:
+    """How many rows the footer of a Parquet file says it has. `CorruptLakeError` if it is no such file."""
+    return int(_footer(_tail(driver, key), uri).num_rows)
+
+
 def _tail(driver: Driver, key: str) -> Tail:
     tail = driver.tail(key, FIRST_READ_BYTES)
     if tail is not None and (needed := _footer_bytes(tail)) > len(tail.data):

@@ -15,6 +15,7 @@ from headgate.commit.layout import (
     LAST_CHECKPOINT,
     OUTBOX,
     RECOVERED,
+    REPLICA,
     checkpoint_key,
     checkpoint_version,
     entry_key,
@@ -24,21 +25,27 @@ from headgate.commit.layout import (
 )
 from headgate.commit.log import RECORDS_AT_ONCE
 from headgate.core.windows import boundary_at_or_before
+from headgate.errors import CorruptLakeError
 from headgate.model.control_entry import ControlEntry
-from headgate.model.identifiers import Version
+from headgate.model.identifiers import GENESIS, Version
 from headgate.model.state import LakeState
+from headgate.model.table import TableRef
 from headgate.steward.steward import Steward, recovered_entry
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What was made anew, up to version `until`, and what was removed because it belonged to nothing."""
+    """What was made anew, up to version `until`, and what was removed because it belonged to nothing.
+
+    `not_published` are tables whose metadata cannot be read, with why.
+    """
 
     until: int
     entries: int = 0
     checkpoints: int = 0
     published: int = 0
     removed: tuple[str, ...] = ()
+    not_published: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +60,37 @@ class Rebuilding:
         # Listed before anything is made, so that nothing new is taken for a stray.
         strays = self._derived(newest.version)
         report = self._versions(newest, strays)
-        for name, table in newest.tables.items():
-            self.steward.publish(name, table)
+        self._point_to_last(newest.version, strays)
+        problems = [self._published(name, table) for name, table in newest.tables.items()]
+        failed = tuple(problem for problem in problems if problem is not None)
         self.steward.entries.set_recovered(newest.version)
         for key in sorted(strays):
             self.steward.log.driver.delete(key)
-        return replace(report, published=len(newest.tables), removed=tuple(sorted(strays)))
+        return replace(
+            report,
+            published=len(newest.tables) - len(failed),
+            removed=tuple(sorted(strays)),
+            not_published=failed,
+        )
+
+    def _point_to_last(self, newest: Version, strays: set[str]) -> None:
+        """`last.json` may name anything; without a boundary it should not be there."""
+        checkpoints, driver = self.steward.checkpoints, self.steward.log.driver
+        boundary = boundary_at_or_before(newest, self.steward.log.identity.divisor)
+        # It also tells writers that the lake is a replica, which they may not write to.
+        checkpoints.replica = checkpoints.replica or driver.get(REPLICA) is not None
+        if boundary != GENESIS or checkpoints.replica:
+            checkpoints.point_to(boundary)
+        elif driver.get(LAST_CHECKPOINT) is not None:
+            strays.add(LAST_CHECKPOINT)
+
+    def _published(self, name: str, table: TableRef) -> str | None:
+        """Announces a table; why not, if it is broken. That is no reason to leave the rest as it is."""
+        try:
+            self.steward.publish(name, table)
+        except CorruptLakeError as error:
+            return f"{name}: {error.problem}"
+        return None
 
     def _derived(self, until: Version) -> set[str]:
         """What is there now, but for what later versions brought."""
@@ -75,6 +107,12 @@ class Rebuilding:
             to_boundary = divisor - state.version.number % divisor
             left = newest.version.number - state.version.number
             progress = self.steward.log.advance(state, min(left, to_boundary, RECORDS_AT_ONCE))
+            if progress.ended:
+                raise CorruptLakeError(
+                    f"the record of version {progress.state.version.next()} is gone; what is derived was "
+                    "made anew up to the version before, and nothing was removed",
+                    "stop writing to this lake; run headgate fsck",
+                )
             state = progress.state
             for record in progress.records:
                 self._write(record.version, strays)

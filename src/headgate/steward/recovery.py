@@ -13,7 +13,7 @@ from functools import partial
 from headgate.commit.checkpoints import listed_checkpoints, state_at
 from headgate.core.recovery_plan import Seen, plan_recovery
 from headgate.model.control_entry import HookRun
-from headgate.model.identifiers import Version
+from headgate.model.identifiers import GENESIS, Version
 from headgate.model.record import Record
 from headgate.model.recovery import RecoveryReport
 from headgate.model.state import LakeState
@@ -57,8 +57,7 @@ class Recovery:
         Reads what the versions above the last recovered one need, and nothing else. The hooks that are still
         due are run if they are registered here; a writer that is alive may be running them too.
         """
-        newest = self.steward.checkpoints.refresh()
-        seen = self._look(newest)
+        newest, seen = self._look()
         plan = plan_recovery(seen)
         records = self._records(plan.entries)
         tables = self._publish(records, newest)
@@ -81,10 +80,14 @@ class Recovery:
             hooks_open=hooks.open,
         )
 
-    def _look(self, newest: LakeState) -> Seen:
+    def _look(self) -> tuple[LakeState, Seen]:
+        """The newest state, and what is missing of what follows from it."""
         entries, log = self.steward.entries, self.steward.log
-        recovered = min(entries.recovered(), newest.version)
-        return Seen(
+        # Before the log: a mark above the newest version then cannot be right.
+        mark = entries.recovered()
+        newest = self.steward.checkpoints.refresh()
+        recovered = mark if mark <= newest.version else GENESIS
+        return newest, Seen(
             head=newest.version,
             divisor=log.identity.divisor,
             recovered=recovered,
@@ -122,7 +125,8 @@ class Recovery:
 
     def open_hooks(self) -> tuple[OpenHook, ...]:
         """What is not done, oldest version first. Changes nothing, and reads what `run` would read."""
-        plan = plan_recovery(self._look(self.steward.checkpoints.refresh()))
+        _, seen = self._look()
+        plan = plan_recovery(seen)
         entries = self.steward.entries.read_all(plan.hooks)
         recorded = [(entry.version, run, True) for entry in entries if entry for run in entry.open_hooks]
         left = [

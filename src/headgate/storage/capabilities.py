@@ -2,7 +2,8 @@
 
 A store is asked for a promise with `isinstance`. Every store gives the three that any storage can give:
 reading, writing and listing. `PutIfAbsent` and `RenameNoReplace` are extra, and decide which commit
-strategies a lake can use. `HoldObject` is for places that can be replaced under our feet.
+strategies a lake can use. `HoldObject` is for places that can be replaced under our feet; `ReadTail` and
+`ListSizes` save requests.
 
 Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
 `StorageRefusedError` when certainly nothing changed, `NoAnswerError` when that cannot be known.
@@ -22,6 +23,14 @@ class Page:
     """A part of a listing: some keys in order; `complete` if no key follows."""
 
     keys: tuple[str, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SizedPage:
+    """A part of a listing: some keys in order, each with the bytes of its object."""
+
+    sizes: tuple[tuple[str, int], ...]
     complete: bool
 
 
@@ -100,6 +109,16 @@ class RenameNoReplace(Protocol):
 class ReadTail(Protocol):
     def tail(self, key: str, length_bytes: int) -> Tail | None:
         """The last `length_bytes` of the object (all of a shorter one), or None if there is none."""
+        ...
+
+
+@runtime_checkable
+class ListSizes(Protocol):
+    def list_sizes(self, prefix: str, after: str | None = None) -> SizedPage:
+        """As `list_page`, with the size of each object, at the same cost.
+
+        One that is written or deleted during the call may be there or not.
+        """
         ...
 
 

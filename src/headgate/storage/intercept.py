@@ -11,7 +11,15 @@ from functools import cache
 from types import MappingProxyType
 from typing import TypeAlias
 
-from headgate.storage.capabilities import HoldObject, Page, PutIfAbsent, RenameNoReplace, Store
+from headgate.storage.capabilities import (
+    HoldObject,
+    ListSizes,
+    Page,
+    PutIfAbsent,
+    RenameNoReplace,
+    SizedPage,
+    Store,
+)
 from headgate.storage.requests import (
     Answer,
     Create,
@@ -21,6 +29,7 @@ from headgate.storage.requests import (
     Found,
     Get,
     ListPage,
+    ListSizesPage,
     Missing,
     Put,
     Refused,
@@ -99,6 +108,13 @@ class _Renaming(_Intercepted):
         return self._ask_atomic(Rename(source, target))
 
 
+class _Sizing(_Intercepted):
+    def list_sizes(self, prefix: str, after: str | None = None) -> SizedPage:
+        answer = self._ask(ListSizesPage(prefix, after))
+        assert isinstance(answer, SizedPage), answer
+        return answer
+
+
 class _Holding(_Intercepted):
     def hold(self, key: str) -> bool:
         # Not a request, so nothing to intercept.
@@ -107,7 +123,7 @@ class _Holding(_Intercepted):
 
 
 _EXTRA: Mapping[type, type[_Intercepted]] = MappingProxyType(
-    {PutIfAbsent: _Creating, RenameNoReplace: _Renaming, HoldObject: _Holding}
+    {PutIfAbsent: _Creating, RenameNoReplace: _Renaming, HoldObject: _Holding, ListSizes: _Sizing}
 )
 
 

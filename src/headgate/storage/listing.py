@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.errors import StorageError
-from headgate.storage.capabilities import ListInPages
+from headgate.storage.capabilities import ListInPages, ListSizes
 
 MAX_PAGES = 100_000
 
@@ -16,4 +16,17 @@ def all_keys(store: ListInPages, prefix: str, after: str | None = None) -> list[
         keys.extend(page.keys)
         if page.complete:
             return keys
+    raise StorageError(f"the listing of {prefix!r} did not end within {MAX_PAGES} pages")
+
+
+def all_sizes(store: ListSizes, prefix: str) -> dict[str, int]:
+    """The size of every object below `prefix`, by key. Each page is observed at its own moment."""
+    sizes: dict[str, int] = {}
+    after: str | None = None
+    for _ in range(MAX_PAGES):
+        page = store.list_sizes(prefix, after)
+        sizes.update(page.sizes)
+        if page.complete:
+            return sizes
+        after = page.sizes[-1][0]
     raise StorageError(f"the listing of {prefix!r} did not end within {MAX_PAGES} pages")

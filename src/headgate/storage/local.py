@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
-from headgate.storage.capabilities import Page, Tail
+from headgate.storage.capabilities import Page, SizedPage, Tail
 from headgate.storage.keys import checked_key, checked_prefix
 from headgate.storage.walking import EMPTY, Entries, keys_below
 
@@ -253,6 +253,12 @@ class LocalStore:
             keys = keys_below(lambda below: _entries(self._root / below), prefix, after or "")
             return Page(tuple(sorted(keys)), complete=True)
 
+    def list_sizes(self, prefix: str, after: str | None = None) -> SizedPage:
+        page = self.list_page(prefix, after)
+        with _the_visible_step(f"cannot list {self._root / prefix}"):
+            found = [(key, _size(self._root / key)) for key in page.keys]
+        return SizedPage(tuple((key, size) for key, size in found if size is not None), page.complete)
+
     def _require_same_place(self, doing: str) -> None:
         if self._held is None:
             return
@@ -410,6 +416,14 @@ def _refuse_directory(path: Path, doing: str) -> None:
 
 def _is_partial(name: str) -> bool:
     return name.startswith(_PARTIAL_START) and name.endswith(_PARTIAL_END)
+
+
+def _size(path: Path) -> int | None:
+    """The size of a file; None if it was deleted meanwhile, or is a link that leads nowhere."""
+    try:
+        return path.stat().st_size
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _entries(directory: Path) -> Entries:

@@ -7,7 +7,7 @@ from bisect import bisect_right, insort
 from itertools import islice, takewhile
 
 from headgate.forks import renew_after_fork
-from headgate.storage.capabilities import Page
+from headgate.storage.capabilities import Page, SizedPage
 from headgate.storage.keys import checked_key, checked_prefix
 
 
@@ -64,6 +64,12 @@ class MemoryStore:
             start = bisect_right(self._keys, max(after or "", prefix))
             below = takewhile(lambda key: key.startswith(prefix), islice(self._keys, start, None))
             return Page(tuple(below), complete=True)
+
+    def list_sizes(self, prefix: str, after: str | None = None) -> SizedPage:
+        page = self.list_page(prefix, after)
+        with self._lock:
+            found = [(key, self._objects.get(key)) for key in page.keys]
+        return SizedPage(tuple((key, len(data)) for key, data in found if data is not None), page.complete)
 
     def _set(self, key: str, data: bytes) -> None:
         if key not in self._objects:

@@ -25,7 +25,7 @@ from headgate.errors import (
     StorageRefusedError,
     UnsupportedError,
 )
-from headgate.storage.capabilities import Page, Tail
+from headgate.storage.capabilities import Page, SizedPage, Tail
 from headgate.storage.keys import checked_key, checked_prefix
 
 KEYS_PER_PAGE = 1000
@@ -214,17 +214,21 @@ class ObjectStore:
                 _refuse_missing_bucket(error)
 
     def list_page(self, prefix: str, after: str | None = None) -> Page:
+        page = self.list_sizes(prefix, after)
+        return Page(tuple(key for key, _ in page.sizes), page.complete)
+
+    def list_sizes(self, prefix: str, after: str | None = None) -> SizedPage:
         checked_prefix(prefix)
         with self._translated(f"cannot list {self._url}/{prefix}"):
             stream = obstore.list(
                 self._store, prefix.rstrip("/") or None, offset=after, chunk_size=self._keys_per_page
             )
-            keys = [entry["path"] for entry in next(iter(stream), [])]
-            if keys == sorted(keys):
-                return Page(tuple(keys), complete=len(keys) < self._keys_per_page)
+            found = [(entry["path"], entry["size"]) for entry in next(iter(stream), [])]
+            if found == sorted(found):
+                return SizedPage(tuple(found), complete=len(found) < self._keys_per_page)
             # No order to go on from (S3 directory buckets): the whole listing, as it comes.
-            keys.extend(entry["path"] for chunk in stream for entry in chunk)
-            return Page(tuple(keys), complete=True)
+            found.extend((entry["path"], entry["size"]) for chunk in stream for entry in chunk)
+            return SizedPage(tuple(found), complete=True)
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:

@@ -12,7 +12,14 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from headgate.errors import StorageError
-from headgate.storage.capabilities import Page, PutIfAbsent, RenameNoReplace, Store
+from headgate.storage.capabilities import (
+    ListSizes,
+    Page,
+    PutIfAbsent,
+    RenameNoReplace,
+    SizedPage,
+    Store,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +60,24 @@ class ListPage:
     after: str | None = None
 
 
-Request: TypeAlias = Get | Put | Create | Rename | Delete | ListPage
+@dataclass(frozen=True, slots=True)
+class ListSizesPage:
+    prefix: str
+    after: str | None = None
+
+
+Request: TypeAlias = Get | Put | Create | Rename | Delete | ListPage | ListSizesPage
 
 KINDS: Mapping[type, str] = MappingProxyType(
-    {Get: "get", Put: "put", Create: "create", Rename: "rename", Delete: "delete", ListPage: "list"}
+    {
+        Get: "get",
+        Put: "put",
+        Create: "create",
+        Rename: "rename",
+        Delete: "delete",
+        ListPage: "list",
+        ListSizesPage: "list",
+    }
 )
 """What requests are called where they are counted."""
 
@@ -88,7 +109,7 @@ class Failed:
     error: StorageError
 
 
-Answer: TypeAlias = Done | Refused | Found | Missing | Page | Failed
+Answer: TypeAlias = Done | Refused | Found | Missing | Page | SizedPage | Failed
 
 
 def perform(store: Store, request: Request) -> Answer:
@@ -112,6 +133,9 @@ def _perform(store: Store, request: Request) -> Answer:
             return Done()
         case ListPage(prefix, after):
             return store.list_page(prefix, after)
+        case ListSizesPage(prefix, after):
+            assert isinstance(store, ListSizes), store
+            return store.list_sizes(prefix, after)
         case Create(key, data):
             assert isinstance(store, PutIfAbsent), store
             return Done() if store.put_if_absent(key, data) else Refused()

@@ -27,9 +27,10 @@ from headgate.commit.outcome import Committed, Lost, Outcome, Unknown
 from headgate.commit.strategy import CommitStrategy
 from headgate.errors import InvalidInputError, StorageError
 from headgate.model.identifiers import GENESIS, TxId, Version
-from headgate.storage.capabilities import PutIfAbsent, RenameNoReplace, Store
+from headgate.storage.capabilities import ListSizes, PutIfAbsent, RenameNoReplace, Store
 from headgate.storage.counting import counted
 from headgate.storage.faulty import Action, DuplicatedLate, Fault, faulty, lose_answer, lose_request
+from headgate.storage.listing import all_sizes
 from headgate.storage.requests import Answer
 
 T = TypeVar("T")
@@ -303,6 +304,20 @@ class StoreContract:
 
     def test_the_place_has_a_name(self, store: Store) -> None:
         assert store.describe()
+
+
+class ListSizesContract:
+    """For stores that give `ListSizes`. Each test gets a `store` that is empty."""
+
+    def test_sizes_are_those_of_the_objects_in_every_page(self, store: Store) -> None:
+        assert isinstance(store, ListSizes)
+        sizes = {f"a/{number:02d}": number for number in range(20)}
+        for key, size in sizes.items():
+            store.put(key, b"x" * size)
+        store.put("b/other", b"1")
+        assert all_sizes(store, "a/") == sizes
+        assert [key for key, _ in store.list_sizes("a/", after="a/18").sizes] == ["a/19"]
+        assert all_sizes(store, "c/") == {}
 
 
 class PutIfAbsentContract:

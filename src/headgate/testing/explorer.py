@@ -22,7 +22,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from headgate.commit.machine import Ask, Finish, Machine
 from headgate.commit.outcome import Rejected, Unknown
 from headgate.errors import NoAnswerError, StorageRefusedError
-from headgate.storage.capabilities import Page
+from headgate.storage.capabilities import Page, SizedPage
 from headgate.storage.requests import (
     Answer,
     Create,
@@ -32,6 +32,7 @@ from headgate.storage.requests import (
     Found,
     Get,
     ListPage,
+    ListSizesPage,
     Missing,
     Put,
     Refused,
@@ -473,6 +474,9 @@ def perform_on(
             return {name: data for name, data in objects.items() if name != key}, Done()
         case ListPage(prefix, after):
             return objects, _page(_listed(objects, prefix, after, listed_by), keys_per_page)
+        case ListSizesPage(prefix, after):
+            keys = _listed(objects, prefix, after, listed_by)
+            return objects, SizedPage(tuple((key, len(objects[key])) for key in keys), complete=True)
 
 
 def _listed(objects: Objects, prefix: str, after: str | None, listed_by: Callable[[str], Any]) -> list[str]:

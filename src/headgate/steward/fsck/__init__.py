@@ -1,0 +1,1 @@
+"""Looking at a whole lake, and changing nothing of it."""
