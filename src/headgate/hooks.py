@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from headgate.core.hook_rules import When
 from headgate.errors import InvalidInputError
@@ -21,6 +22,9 @@ from headgate.steward.hooks.notify import Notify
 from headgate.steward.hooks.python import Python
 from headgate.steward.hooks.webhook import Webhook
 
+if TYPE_CHECKING:
+    from headgate.steward.replica.action import Replicate
+
 __all__ = [
     "Action",
     "Audit",
@@ -29,11 +33,20 @@ __all__ = [
     "Hook",
     "Notify",
     "Python",
+    "Replicate",
     "Webhook",
     "When",
     "load",
     "register",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Replicate":
+        from headgate.steward.replica.action import Replicate  # loads pyiceberg, which few programs need
+
+        return Replicate
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Hook, ...]:

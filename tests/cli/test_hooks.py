@@ -106,8 +106,21 @@ def test_other_commands_that_commit_run_hooks_too(here: Path) -> None:
     assert run("timeline", "lake", "--cancel", tx.txid).exit_code == 0
     assert run("doctor", "lake", "--switch-to", "filetracker").exit_code == 0
     assert run("doctor", "lake", "--resolve", "a" * 32).exit_code == 0
+    assert run("view", "lake", "a.v", "--sql", "SELECT * FROM a.b").exit_code == 0
+    assert run("mount", "lake", "a.m", ".", "--format", "json", "--schema", "id BIGINT").exit_code == 0
+    assert run("drop", "lake", "a.v").exit_code == 0
     kinds = [json.loads(line)["kind"] for line in (here / "events.jsonl").read_text().splitlines()]
-    assert kinds == ["cancel", "switch", "cancel"]
+    assert kinds == ["cancel", "switch", "cancel", "commit", "commit", "commit"]
+
+
+def test_a_replica_is_kept_by_a_hook_of_the_file(here: Path) -> None:
+    (here / "headgate.toml").write_text(
+        "[[hooks]]\nname = 'copy'\naction = 'replicate'\ntarget = 'replica'\n"
+    )
+    result = run("ingest", "lake", "a.b", "rows.jsonl")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert hg.Lake.open("replica").table("a.b").read_arrow().to_pylist() == [{"id": 1}]
+    assert run_json("hooks", "list", "lake")[0]["does"] == f"replicate to {here}/replica"
 
 
 def test_the_file_is_that_of_the_option_then_of_the_environment_then_the_one_here(

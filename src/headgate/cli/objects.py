@@ -11,7 +11,8 @@ from headgate.cli import output
 from headgate.cli.app import app
 from headgate.cli.engine import engine
 from headgate.cli.failure import reported
-from headgate.cli.options import AsJson, Place, StoreOptions, open_lake
+from headgate.cli.hook_output import tell_hook_failures
+from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_with_hooks
 from headgate.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -50,17 +51,20 @@ def view(
         ),
     ] = None,
     replace: Replace = False,
+    config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
     """Make a view: a query over tables, views and mounts of the lake, under a name of its own."""
     with reported(as_json=json):
         query = _query(sql, file)
-        lake = open_lake(place, option)
+        lake = open_with_hooks(place, option, config)
         if not materialized:
             if partition_by:
                 raise InvalidInputError("a view has no files", "add --materialized, or drop --partition-by")
-            _print_done(name, "view", lake.create_view(name, query, replace=replace).version, json)
+            done = lake.create_view(name, query, replace=replace)
+            _print_done(name, "view", done.version, json)
+            tell_hook_failures(lake, done.version, done.hook_failures)
             return
         if replace:
             raise InvalidInputError("a materialized view is a table", "drop it first; leave --replace out")
@@ -100,12 +104,13 @@ def mount(
         str | None, typer.Option(help="CSV: what separates values; a comma if not given.")
     ] = None,
     replace: Replace = False,
+    config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
     """Make the files of a directory readable as a table. They stay where they are, and are never changed."""
     with reported(as_json=json):
-        lake = open_lake(place, option)
+        lake = open_with_hooks(place, option, config)
         if format == "csv":
             options = {
                 "header": str(header).lower(),
@@ -117,6 +122,7 @@ def mount(
                 raise InvalidInputError("--delimiter and --no-header are for CSV files", "leave them out")
             done = lake.mount_directory(name, directory, format=format, schema=schema, replace=replace)
         _print_done(name, "mount", done.version, json)
+        tell_hook_failures(lake, done.version, done.hook_failures)
 
 
 def _print_done(name: str, kind: str, version: int, json: bool) -> None:
@@ -127,13 +133,15 @@ def _print_done(name: str, kind: str, version: int, json: bool) -> None:
 
 
 @app.command(epilog="Example: headgate refresh ./lake sales.totals")
-def refresh(place: Place, name: ObjectName, option: StoreOptions = None, json: AsJson = False) -> None:
+def refresh(
+    place: Place, name: ObjectName, config: Config = None, option: StoreOptions = None, json: AsJson = False
+) -> None:
     """Bring a materialized view up to date, with Spark on this machine, and say how and why so.
 
     If nothing that it reads has changed, no version is made.
     """
     with reported(as_json=json):
-        lake = open_lake(place, option)
+        lake = open_with_hooks(place, option, config)
         with engine() as spark:
             result = lake.refresh(spark, name)
         if json:
@@ -161,15 +169,18 @@ def _refresh_text(result: RefreshResult) -> str:
 
 
 @app.command(epilog="Example: headgate drop ./lake sales.recent")
-def drop(place: Place, name: ObjectName, option: StoreOptions = None, json: AsJson = False) -> None:
+def drop(
+    place: Place, name: ObjectName, config: Config = None, option: StoreOptions = None, json: AsJson = False
+) -> None:
     """Drop a table, a view or a mount. Earlier versions still have it."""
     with reported(as_json=json):
-        lake = open_lake(place, option)
+        lake = open_with_hooks(place, option, config)
         kind, done = _dropped(lake, name)
         if json:
             output.print_json({"name": name, "kind": kind, "version": done.version})
         else:
             output.say(f"version {done.version}: the {kind} {name} is dropped")
+        tell_hook_failures(lake, done.version, done.hook_failures)
 
 
 def _dropped(lake: Lake, name: str) -> tuple[str, CommitResult]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from headgate.core.secrets import is_secret_name
 from headgate.errors import InvalidInputError
 from headgate.steward.hooks.audit import Audit
 from headgate.steward.hooks.command import Command
@@ -47,8 +48,27 @@ def _audit(fields: Fields, directory: Path) -> Action:
     return Audit(_file(fields, directory), fields.optional_text("stream"))
 
 
+def _replicate(fields: Fields, directory: Path) -> Action:
+    from headgate.steward.replica.action import Replicate  # loads pyiceberg, which other hooks do not need
+
+    target, options = fields.text("target"), fields.text_by_name("options")
+    for name in options:
+        if is_secret_name(name):
+            raise InvalidInputError(
+                f"the option {name} says that its value is a credential", "keep it in the environment"
+            )
+    return Replicate(target if "://" in target else directory / target, options=options)
+
+
 ACTIONS: Mapping[str, ReadAction] = MappingProxyType(
-    {"audit": _audit, "command": _command, "notify": _notify, "python": _python, "webhook": _webhook}
+    {
+        "audit": _audit,
+        "command": _command,
+        "notify": _notify,
+        "python": _python,
+        "replicate": _replicate,
+        "webhook": _webhook,
+    }
 )
 
 

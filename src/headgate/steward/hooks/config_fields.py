@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headgate.core.lookup import nearest
-from headgate.errors import InvalidInputError
+from headgate.errors import InvalidInputError, UnsupportedError
 
 T = TypeVar("T")
 
@@ -33,6 +33,11 @@ class Fields:
     def optional_texts(self, name: str) -> tuple[str, ...]:
         return () if self._is_absent(name) else self.texts(name)
 
+    def text_by_name(self, name: str) -> dict[str, str]:
+        """A table of texts; an empty one if it is not there."""
+        inside = self.table(name)
+        return {key: inside.text(key) for key in inside.values}
+
     def number(self, name: str, otherwise: int) -> int:
         return otherwise if self._is_absent(name) else int(self._found(name, "a whole number", _is_whole))
 
@@ -57,7 +62,7 @@ class Fields:
         """What `make` returns; what it refuses is said to be wrong here, unless it says so itself."""
         try:
             return make()
-        except InvalidInputError as error:
+        except (InvalidInputError, UnsupportedError) as error:
             if error.problem.startswith(self.where):
                 raise
             raise InvalidInputError(f"{self.where}: {error.problem}", error.next_step) from error
