@@ -592,8 +592,8 @@ def test_the_record_of_changes_on_write() -> None:
     table.update({"n": "1"}, where="id = 2")
     footprint = record(table)["footprint"]
     assert (footprint["added"], footprint["rewritten"]) == ([[0, DAY_ONE]], marks(table, 2))
-    (positions,) = footprint["positions"]
-    assert role_of(positions) is Role.POSITIONS_UPDATED
+    (positions,) = footprint["positions"]  # below the table
+    assert role_of(f"/{positions}") is Role.POSITIONS_UPDATED
     assert set(footprint) == {"added", "rewritten", "positions"}
     roles = sorted(role_of(file.path).value for file in table.files(version=4) if file.version == 4)
     assert roles == ["carried", "updated"]

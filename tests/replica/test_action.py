@@ -79,7 +79,7 @@ def test_a_source_that_is_another_lake() -> None:
     hg.Lake.init(other)
     action = Replicate(MemoryStore("replica"), source=other)
     lake.add_hook(Hook("replica", action, retry=ONCE))
-    assert "check the source of the hook" in lake.set_properties({"a": "1"}).hook_failures[0]
+    assert "but at memory://other is" in lake.set_properties({"a": "1"}).hook_failures[0]
 
 
 def test_a_target_that_is_no_place() -> None:

@@ -238,9 +238,12 @@ def rewrite_deletes(scene: Scene, change: Callable[[str, int], list[tuple[str, i
 
 def delete_in_a_missing_file(scene: Scene) -> None:
     end = len(".parquet")
-    rewrite_deletes(
-        scene, lambda path, row: [(f"{path[: -end - 2]}{n:02x}{path[-end:]}", row) for n in range(256)]
-    )
+
+    def others(path: str, row: int) -> list[tuple[str, int]]:
+        names = [f"{path[: -end - 2]}{number:02x}{path[-end:]}" for number in range(256)]
+        return [(name, row) for name in names if name != path]
+
+    rewrite_deletes(scene, others)
 
 
 def delete_beyond_the_end(scene: Scene) -> None:
