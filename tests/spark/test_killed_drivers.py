@@ -110,6 +110,7 @@ def killed(tmp_path: Path, kills: int, seed: int) -> None:
         recovering.recover()
         require_whole(recovering)
         require_exact(recovering, ended)
+        assert recovering.fsck().damage == ()
         assert recovering.open_hooks() == ()
     told = set((tmp_path / "events.txt").read_text().split())
     due = {f"{lake.id}-{entry.version}" for entry in lake.log() if entry.record.get("hooks")}
