@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -141,9 +142,17 @@ def measured(place: Path, commits: int) -> list[Line]:
     ]
     for start in range(1, commits + 1, TURN):
         for line in lines:
-            gc.collect()  # whoever comes next does not pay for the garbage of the others
+            _tidied()
             line.times += [timed(partial(line.append, number)) for number in range(start, start + TURN)]
     return lines
+
+
+def _tidied() -> None:
+    """Whoever comes next pays neither for what the others keep in memory nor for what they left to write."""
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    os.sync()
 
 
 def measure(quick: bool) -> Part:

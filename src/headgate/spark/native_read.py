@@ -57,9 +57,9 @@ class NativeFiles:
         """The live rows."""
         whole, marked = self._parts()
         if not marked:
-            return self._named(self._scan(whole))
+            return self._plain(whole)
         live = self._named(self._live(marked))
-        return self._named(self._scan(whole)).unionAll(live) if whole else live
+        return self._plain(whole).unionAll(live) if whole else live
 
     def located(self) -> DataFrame:
         """The live rows, and of each the name that Spark shows for its file, and its position there."""
@@ -97,10 +97,14 @@ class NativeFiles:
         ]
         return self.spark.read.schema(StructType(fields)).options(**READ_OPTIONS).parquet(*paths)
 
+    def _plain(self, files: Sequence[PlannedFile]) -> DataFrame:
+        """All rows of files. Each column that is named anew is some calls to the JVM: most need not be."""
+        scan = self._scan(files)
+        as_read = all(self.names[name] == name for name in self.struct.names)
+        return scan if as_read else self._named(scan)
+
     def _named(self, rows: DataFrame, *more: Column) -> DataFrame:
         """The rows with the columns as the table calls them, and with `more`."""
-        if not more and rows.columns == self.struct.names:
-            return rows  # each column is some calls to the JVM
         columns = [
             sf.col(quoted(self.names[field.name])).alias(field.name, metadata=field.metadata)
             for field in self.struct.fields

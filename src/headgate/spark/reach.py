@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headgate.errors import InvalidInputError, UnsupportedError
@@ -98,12 +100,20 @@ def require_hadoop_uri(spark: SparkSession, uri: str) -> str:
     return found
 
 
+_KNOWN: WeakKeyDictionary[SparkContext, set[str]] = WeakKeyDictionary()
+"""The schemes that a Spark application is known to reach. Connectors can be added, and do not go away."""
+
+
 def _has_file_system(spark: SparkSession, scheme: str) -> bool:
     context: Any = spark.sparkContext
+    known = _KNOWN.setdefault(context, set())
+    if scheme in known:
+        return True
     try:
         context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(
             scheme, context._jsc.hadoopConfiguration()
         )
     except Py4JJavaError:  # no such scheme, or its class is not there
         return False
+    known.add(scheme)
     return True

@@ -159,10 +159,11 @@ class Steward:
             return
         # Bounded: what a lake has missed for long is the business of `recover`.
         first = max(since.number, until.number - LOOK_BACK * divisor)
-        written = self.entries.written_above(Version(first))
-        for missing in range(first + 1, until.number + 1):
-            if Version(missing) not in written:
-                self.make_up_for(Version(missing))
+        window = [Version(number) for number in range(first + 1, until.number + 1)]
+        # Not by a listing: on a disk it would read the names of all entries that there ever were.
+        for version_before, entry in zip(window, self.entries.read_all(window), strict=True):
+            if entry is None:
+                self.make_up_for(version_before)
         if first == since.number:
             self.entries.set_recovered(until)
 
