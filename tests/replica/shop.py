@@ -87,7 +87,8 @@ def assert_same(source: hg.Lake, replica: hg.Lake) -> None:
 
 
 def assert_complete(lake: hg.Lake) -> None:
-    """Every version has its entry, every table is published as it is."""
+    """Nothing is wrong with it; every version has its entry, every table is published as it is."""
+    assert lake.fsck(all_versions=True, deep=True).damage == ()
     for version in range(1, lake.version + 1):
         entry = lake.control(version)
         assert entry is not None and not entry.open_hooks, version
