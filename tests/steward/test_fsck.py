@@ -306,3 +306,14 @@ def test_on_a_store_that_is_open(tmp_path: Path) -> None:
     store: Store = LocalStore(tmp_path / "lake")
     make(store)
     assert hg.fsck(store).ok
+
+
+def test_position_files_of_changes_on_write_are_needed() -> None:
+    """They are in no manifest, and the feed of changes reads them."""
+    lake = hg.Lake.init(MemoryStore())
+    properties = {"write.delete.mode": "copy-on-write"}
+    table = lake.create_table("a.b", "id BIGINT", properties=properties)
+    table.append(pa.table({"id": [1, 2, 3]}))
+    table.delete("id = 2")
+    assert any("-positions-" in key for key in lake._driver.keys("data/"))
+    assert lake.fsck(deep=True).findings == ()

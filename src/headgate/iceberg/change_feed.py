@@ -157,7 +157,7 @@ class _Feed:
 
     def _listed_positions(self) -> tuple[str, ...]:
         added = next(iter(self._own))
-        start, _, rest = added.partition("/data/L0-")
+        start, _, rest = added.rpartition("/data/L0-")
         directory = self._loader.key(f"{start}/data/L0-{rest.split('/', 1)[0]}")
         uris = map(self._loader.uri, self._driver.keys(f"{directory}/"))
         known = {file.path for file in self._files(Content.POSITION_DELETES, Status.ADDED)}

@@ -262,6 +262,7 @@ def judge_hint(hint: Hint, data: bytes | None, head: int) -> list[Finding]:
 # --- files that nothing needs -------------------------------------------------------------------------------
 
 _OWNER = re.compile(r"/data/L\d+-(?:\d+-\d+-)?([0-9a-f]{32})/|/metadata/[^/]*-([0-9a-f]{32})[-.][^/]*$")
+_POSITIONS = re.compile(r"/data/L0-[0-9a-f]{32}/[0-9a-f]{8}-positions-[a-z]+/")
 _PUBLISHED = re.compile(r"/metadata/(v\d+\.metadata\.json|version-hint\.text)$")
 
 
@@ -280,7 +281,10 @@ def judge_unreferenced(
     def is_needed(key: str) -> bool:
         if _PUBLISHED.search(key):
             return True
-        return key in referenced if referenced is not None else owner_of(key) in txids
+        # Position files of copy-on-write stand in no manifest; the feed of changes reads them.
+        if referenced is None or _POSITIONS.search(key):
+            return owner_of(key) in txids
+        return key in referenced
 
     left = sorted(key for key in sizes if not is_needed(key))
     if not left:
