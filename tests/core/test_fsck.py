@@ -197,6 +197,9 @@ def test_files_belong_to_the_transaction_in_their_name() -> None:
         assert judge_unreferenced({key: 3}, {owner}, None) == []
         assert "1 files with 3 bytes" in judge_unreferenced({key: 3}, set(), None)[0].problem
         assert len(judge_unreferenced({key: 3}, {owner}, set())) == 1
+    file, summed = f"data/a/b/data/L0-{txid(1)}/x.parquet", f"data/a/b/data/L0-{txid(1)}/.x.parquet.crc"
+    assert judge_unreferenced({summed: 12}, {txid(1)}, {file}) == []
+    assert len(judge_unreferenced({summed: 12}, {txid(1)}, set())) == 1
     assert owner_of("data/a/b/metadata/version-hint.text") is None
     assert judge_unreferenced({"data/a/b/metadata/version-hint.text": 1}, set(), set()) == []
 
