@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from headgate.model.identifiers import GENESIS, TxId, Version
 from headgate.model.identity import LakeIdentity
@@ -12,6 +13,8 @@ from headgate.model.plan import PendingPlan
 from headgate.model.record import Record
 from headgate.model.state import AppProgress, LakeState
 from headgate.model.table import TableAction, TableRef
+
+T = TypeVar("T")
 
 MAX_CANCELLED = 1000
 """How many cancelled transactions a state remembers: the newest, so that a checkpoint stays small.
@@ -91,29 +94,29 @@ def _tags(state: LakeState, record: Record) -> Mapping[str, Version]:
 
 
 def _tables(state: LakeState, record: Record) -> Mapping[str, TableRef]:
-    if not record.tables:
-        return state.tables
-    # First all names that become free, then all that are taken: two tables may exchange their names.
-    tables = dict(state.tables)
-    for commit in record.tables:
-        freed = commit.name if commit.action is TableAction.DROP else commit.renamed_from
-        if freed is not None:
-            tables.pop(freed, None)
-    changed = {c.name: c.table for c in record.tables if c.action is not TableAction.DROP}
-    return {**tables, **changed}
+    changes = [
+        (commit.name, commit.renamed_from, None if commit.action is TableAction.DROP else commit.table)
+        for commit in record.tables
+    ]
+    return _named(state.tables, changes)
 
 
 def _objects(state: LakeState, record: Record) -> Mapping[str, NamedObject]:
-    if not record.objects:
-        return state.objects
-    # In the order of `_tables`, for the same reason.
-    objects = dict(state.objects)
-    for commit in record.objects:
-        freed = commit.name if commit.action is ObjectAction.DROP else commit.renamed_from
-        if freed is not None:
-            objects.pop(freed, None)
-    changed = {c.name: c.object for c in record.objects if c.action is not ObjectAction.DROP}
-    return {**objects, **changed}
+    changes = [
+        (commit.name, commit.renamed_from, None if commit.action is ObjectAction.DROP else commit.object)
+        for commit in record.objects
+    ]
+    return _named(state.objects, changes)
+
+
+def _named(before: Mapping[str, T], changes: Sequence[tuple[str, str | None, T | None]]) -> Mapping[str, T]:
+    """What names stand for after `changes`: a name, the one before, and what it is now, if anything."""
+    if not changes:
+        return before
+    # First all names that become free, then all that are taken: two may exchange their names.
+    freed = {name if now is None else earlier for name, earlier, now in changes}
+    kept = {name: one for name, one in before.items() if name not in freed}
+    return {**kept, **{name: now for name, _, now in changes if now is not None}}
 
 
 def _apps(state: LakeState, record: Record) -> Mapping[str, AppProgress]:
