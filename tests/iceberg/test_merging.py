@@ -7,8 +7,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.core.windows import largest_complete_window, window_of
 from headgate.iceberg.data_file import Manifest
-from headgate.iceberg.merging import TARGET_BYTES, complete_window, due_merges
+from headgate.iceberg.merging import TARGET_BYTES, due_merges
+from headgate.model.window import Window
 from tests.iceberg.test_avro import a_manifest
 
 
@@ -45,17 +47,18 @@ def test_manifests_stay_few_and_lose_nothing(divisor: int, gaps: list[int]) -> N
 
 
 def _assert_one_window(versions: list[int], now: int, divisor: int) -> None:
-    assert len({complete_window(version, now, divisor) for version in versions}) == 1
+    assert len({largest_complete_window(version, now, divisor) for version in versions}) == 1
 
 
 @given(lowest=st.integers(1, 10**6), more=st.integers(0, 10**6), divisor=st.integers(2, 10))
 def test_the_window_is_the_largest_complete_one(lowest: int, more: int, divisor: int) -> None:
     version = lowest + more
-    level, window = complete_window(lowest, version, divisor)
-    size = divisor**level
-    assert window * size < lowest <= (window + 1) * size <= version or size == 1
-    larger = size * divisor
-    assert ((lowest - 1) // larger + 1) * larger > version
+    window = largest_complete_window(lowest, version, divisor)
+    size = divisor**window.level
+    assert window == Window(window.last - size + 1, window.last, window.level)
+    assert window.last % size == 0
+    assert window.first <= lowest <= window.last <= version
+    assert window_of(lowest, window.level + 1, divisor).last > version
 
 
 def test_large_manifests_and_other_specs_are_left_alone() -> None:

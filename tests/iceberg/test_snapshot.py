@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.core.windows import largest_complete_window
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow import fitted
 from headgate.iceberg.avro import Listed, decode_listed, decode_manifest
 from headgate.iceberg.data_file import Content, DataFile, Manifest, Status
-from headgate.iceberg.merging import complete_window
 from headgate.iceberg.metadata import KEPT_SNAPSHOTS, TableMetadata
 from headgate.iceberg.snapshot import Dead, FileChange, Occasion, manifests_to_read, take_snapshot
 from headgate.model.identifiers import TxId, Version
@@ -159,7 +159,7 @@ def test_a_random_history_of_files_and_deletes(history: list[tuple[int, str]]) -
             entries = list(decode_manifest(stored[manifest.path], manifest))
             numbers = [e.sequence_number or 0 for e in entries if e.status is not Status.DELETED]
             assert manifest.min_sequence_number == min(numbers, default=version)
-            assert len({complete_window(number, version, 3) for number in numbers}) <= 1
+            assert len({largest_complete_window(number, version, 3) for number in numbers}) <= 1
             known = snapshot.entries.get(manifest.path)
             assert known is None or sorted(known, key=repr) == sorted(entries, key=repr)
         levels = 1

@@ -2,6 +2,7 @@
 
 `data/L0-<txid>/<attempt>/…` holds new rows. Files of another role are in `<attempt>-<role>`: so whoever reads
 the manifests of a version knows which of its rows are new, which are updated and which have only moved.
+`data/L<level>-<first>-<last>-<txid>/<attempt>/…` holds what was compacted, with the versions that it covers.
 Directories below that are for people; the manifest has the partition.
 """
 
@@ -16,6 +17,7 @@ from pyiceberg.typedef import Record as PartitionRecord
 from headgate.iceberg.data_file import Partition
 from headgate.iceberg.metadata import TableMetadata
 from headgate.model.identifiers import TxId
+from headgate.model.window import Window
 
 LONGEST_NAME = 200
 """Most disks take 255 bytes; the names are percent-encoded, so a character is a byte."""
@@ -36,15 +38,21 @@ class Role(Enum):
 
 _ROLES = "|".join(role.value for role in Role if role.value)
 _IN_A_DIRECTORY = re.compile(
-    rf"/data/L(\d+)-(?:\d+-\d+-)?[0-9a-f]{{32}}(?=/)(?:/[0-9a-f]{{{ATTEMPT_DIGITS}}}(?:-({_ROLES}))?(?=/))?"
+    rf"/data/L(\d+)-(?:(\d+)-(\d+)-)?[0-9a-f]{{32}}(?=/)(?:/[0-9a-f]{{{ATTEMPT_DIGITS}}}(?:-({_ROLES}))?(?=/))?"
 )
 
 
-def new_directory(metadata: TableMetadata, txid: TxId, attempt: TxId, role: Role) -> str:
-    """The URI of a directory for one write of a transaction, which may write to a table more than once."""
+def new_directory(
+    metadata: TableMetadata, txid: TxId, attempt: TxId, role: Role, window: Window | None = None
+) -> str:
+    """The URI of a directory for one write of a transaction, which may write to a table more than once.
+
+    `window` are the versions that compacted rows are of.
+    """
     name = attempt.text[:ATTEMPT_DIGITS]
     named = f"{name}-{role.value}" if role.value else name
-    return f"{metadata.location}/data/L0-{txid}/{named}"
+    covered = "L0" if window is None else f"L{window.level}-{window.first}-{window.last}"
+    return f"{metadata.location}/data/{covered}-{txid}/{named}"
 
 
 def new_file(directory: str, metadata: TableMetadata, spec_id: int, partition: Partition, name: TxId) -> str:
@@ -60,14 +68,23 @@ def role_of(path: str) -> Role:
 
     The rows of a compacted file (`data/L1-…` and higher) have only moved.
     """
-    found = list(_IN_A_DIRECTORY.finditer(path))
-    if not found:
+    found = _in_a_directory(path)
+    if found is None:
         return Role.NEW
+    return Role.CARRIED if int(found[1]) > 0 else Role(found[4] or "")
+
+
+def window_covered(path: str, sequence_number: int) -> Window:
+    """The versions that the rows of a data file are of: its own one, unless it was compacted."""
+    found = _in_a_directory(path)
+    if found is None or found[2] is None:
+        return Window(sequence_number, sequence_number)
+    return Window(int(found[2]), int(found[3]), int(found[1]))
+
+
+def _in_a_directory(path: str) -> re.Match[str] | None:
     # The last one: what is above the table may be called anything.
-    level, role = found[-1].groups()
-    if int(level) > 0:
-        return Role.CARRIED
-    return Role(role or "")
+    return next(reversed(list(_IN_A_DIRECTORY.finditer(path))), None)
 
 
 def image_role(path: str, txid: TxId) -> Role:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from headgate.core.windows import largest_complete_window
 from headgate.iceberg.data_file import Content, Manifest
+from headgate.model.window import Window
 
 TARGET_BYTES = 8 * 1024 * 1024
 """A manifest of this size is not put together with others any more."""
@@ -18,19 +20,9 @@ TARGET_BYTES = 8 * 1024 * 1024
 
 def due_merges(manifests: Sequence[Manifest], version: int, divisor: int) -> tuple[tuple[Manifest, ...], ...]:
     """The groups of manifests that the commit of `version` should put together, each of two or more."""
-    groups: dict[tuple[Content, int, int, int], list[Manifest]] = defaultdict(list)
+    groups: dict[tuple[Content, int, Window], list[Manifest]] = defaultdict(list)
     for manifest in manifests:
         if manifest.length < TARGET_BYTES:
-            level, window = complete_window(manifest.min_sequence_number, version, divisor)
-            groups[manifest.content, manifest.spec_id, level, window].append(manifest)
+            window = largest_complete_window(manifest.min_sequence_number, version, divisor)
+            groups[manifest.content, manifest.spec_id, window].append(manifest)
     return tuple(tuple(group) for group in groups.values() if len(group) > 1)
-
-
-def complete_window(lowest: int, version: int, divisor: int) -> tuple[int, int]:
-    """The level and number of the largest window that holds `lowest` and ended at or before `version`."""
-    assert divisor >= 2
-    assert 1 <= lowest <= version, (lowest, version)
-    level, size = 0, 1
-    while ((lowest - 1) // (size * divisor) + 1) * size * divisor <= version:
-        level, size = level + 1, size * divisor
-    return level, (lowest - 1) // size

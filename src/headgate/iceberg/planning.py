@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.iceberg.avro import Wanted
 from headgate.iceberg.bound import Always, Bound, partition_key
 from headgate.iceberg.data_file import Content, DataFile, Entry, Manifest, Status
+from headgate.iceberg.directories import window_covered
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.positions import FILE_PATH_ID
 from headgate.iceberg.pruning import Pruning
+from headgate.model.window import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +23,35 @@ class PlannedFile:
     """A data file that may hold rows that match. `all_match`: certainly all of them do.
 
     `deletes` are the position delete files that may tell of rows of this file: those are not there any more.
+    `deleted_at` has the version of each; that of one which is not committed yet is infinite.
     """
 
     file: DataFile
     sequence_number: int
     all_match: bool
     deletes: tuple[DataFile, ...] = ()
+    deleted_at: tuple[float, ...] = ()
+
+    @property
+    def covers(self) -> Window:
+        """The versions that its rows are of."""
+        return window_covered(self.file.path, self.sequence_number)
+
+    def as_of(self, version: int) -> PlannedFile:
+        """The same file, with the deletes up to a version only."""
+        return self._with_deletes(lambda at: at <= version)
+
+    def since(self, version: int) -> PlannedFile:
+        """The same file, with the deletes after a version only."""
+        return self._with_deletes(lambda at: at > version)
+
+    def _with_deletes(self, wanted: Callable[[float], bool]) -> PlannedFile:
+        numbered = [found for found in zip(self.deletes, self.deleted_at, strict=True) if wanted(found[1])]
+        return replace(
+            self,
+            deletes=tuple(file for file, _ in numbered),
+            deleted_at=tuple(number for _, number in numbered),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +142,14 @@ def planned(
 
 
 def _planned(file: DataFile, number: int, pruning: Pruning, index: DeleteIndex) -> PlannedFile:
-    return PlannedFile(file, number, pruning.all_match(file), index.applying_to(file, number))
+    applying = index.numbered(file, number)
+    return PlannedFile(
+        file,
+        number,
+        pruning.all_match(file),
+        tuple(delete for delete, _ in applying),
+        tuple(at for _, at in applying),
+    )
 
 
 def _is_live(manifest: Manifest) -> bool:
@@ -143,7 +175,11 @@ class DeleteIndex:
                 self._by_partition.setdefault(_place(file), []).append((file, number))
 
     def applying_to(self, file: DataFile, sequence_number: int) -> tuple[DataFile, ...]:
-        """Those that may tell of rows of a data file, oldest first.
+        """Those that may tell of rows of a data file, oldest first."""
+        return tuple(delete for delete, _ in self.numbered(file, sequence_number))
+
+    def numbered(self, file: DataFile, sequence_number: int) -> tuple[tuple[DataFile, float], ...]:
+        """The same, with their sequence numbers.
 
         As the specification says: of the same spec and partition, not older than the data file; and the
         bounds of the paths that they tell of do not exclude it.
@@ -154,7 +190,7 @@ class DeleteIndex:
         alone = [found for found in self._by_path.get(path, ()) if _place(found[0]) == place]
         shared = [found for found in self._by_partition.get(place, ()) if _within(path, found[0])]
         numbered = [found for found in (*alone, *shared) if found[1] >= sequence_number]
-        return tuple(delete for delete, _ in sorted(numbered, key=lambda found: (found[1], found[0].path)))
+        return tuple(sorted(numbered, key=lambda found: (found[1], found[0].path)))
 
 
 def _place(file: DataFile) -> tuple[Any, ...]:

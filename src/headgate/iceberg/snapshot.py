@@ -18,9 +18,10 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.types import PrimitiveType
 
+from headgate.core.windows import largest_complete_window
 from headgate.iceberg.avro import Listed, encode_manifest, encode_manifest_list
 from headgate.iceberg.data_file import Content, DataFile, Entry, FieldSummary, Manifest, Partition, Status
-from headgate.iceberg.merging import complete_window, due_merges
+from headgate.iceberg.merging import due_merges
 from headgate.iceberg.metadata import NewSnapshot, TableMetadata, with_snapshot
 from headgate.model.identifiers import TxId, Version
 
@@ -166,7 +167,7 @@ class _Maker:
             assert given is None or given <= own, (given, own)
             entry = Entry(Status.ADDED, self.snapshot_id, given, None, file)
             # No manifest holds numbers of two windows: see merging.
-            window = complete_window(given or own, own, divisor)
+            window = largest_complete_window(given or own, own, divisor)
             groups.setdefault((file.spec_id, file.content, window), []).append(entry)
         return [self._manifest(group) for group in groups.values()]
 
