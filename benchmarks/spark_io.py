@@ -138,7 +138,7 @@ def reads(bench: Bench, rounds: int) -> list[Pair]:
 
     assert sorted(aggregated(ours())) == sorted(aggregated(plain()))  # type: ignore[call-overload]
     return [
-        bench.turns(name, partial(_of, work, ours), partial(_of, work, plain), 2 * rounds)
+        bench.turns(name, partial(_of, work, ours), partial(_of, work, plain), 5 * rounds)
         for name, work in (("read, aggregation", aggregated), ("read, full scan", scanned))
     ]
 
