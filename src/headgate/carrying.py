@@ -28,13 +28,14 @@ def over_compaction(
 
     None if it cannot be told where the rows are now.
     """
+    if compacted is None:
+        # Too many to say which: rows that are not in the new files may be where they were, or deleted.
+        return None
     files = {file.path: file for file in outputs}
     after = change
     for kind in ("deleted", "updated"):
         rows = _of_kind(after, kind)
-        gone = {
-            path: found for path, found in rows.items() if compacted is None or file_mark(path) in compacted
-        }
+        gone = {path: found for path, found in rows.items() if file_mark(path) in compacted}
         if not gone:
             continue
         now = moved(target.driver, target.loader, outputs, Positions(gone))

@@ -1,41 +1,149 @@
-"""Files of a table put together inside a transaction: no row changes, they only move.
+"""Files of a table that are written anew inside a transaction: no row changes, they only move.
 
-Through Arrow, for files that this process can hold. Which files are worth it is not decided here.
+What an engine wrote is checked before anybody can see it: as many rows as were live, and the same ones. Which
+files are worth it is not decided here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from headgate.changes import TableChange
 from headgate.errors import InternalError
-from headgate.iceberg.arrow_files import read_located
-from headgate.iceberg.directories import Role
-from headgate.iceberg.origins import write_moved
+from headgate.iceberg.bound import partition_key
+from headgate.iceberg.data_file import DataFile
+from headgate.iceberg.directories import Role, role_of, window_covered
+from headgate.iceberg.origins import moved
 from headgate.iceberg.planning import PlannedFile
+from headgate.iceberg.positions import Kind, Positions, read_positions, write_positions
+from headgate.iceberg.rewriting import Clustering, RewriteGroup, Rewriter, Rewritten
 from headgate.iceberg.target import Target
 from headgate.reading import isolation_of
 
-VERB = "compact"
+COMPACT, CLUSTER = "compact", "cluster"
+
+OnGroup: TypeAlias = Callable[[RewriteGroup, Rewritten], None]
+"""Is told of each group that is written and found to be right."""
 
 
-def compacted(change: TableChange, target: Target, files: Sequence[PlannedFile]) -> TableChange:
-    """The change with the live rows of `files` in new ones, which are as old as the youngest of them.
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """What is written anew in one transaction, by which engine; `clustering` if not by the table's order."""
 
-    Writes the new files; nobody sees them yet.
+    groups: Sequence[RewriteGroup]
+    rewriter: Rewriter
+    clustering: Clustering | None = None
+    on_group: OnGroup = lambda group, done: None  # noqa: ARG005
+
+
+def rewritten(change: TableChange, target: Target, work: Rewriting) -> TableChange:
+    """The change with the live rows of all groups in new files, which are as old as their windows end.
+
+    Groups come with all deletes of their files. Those up to the end of a window are applied; rows that were
+    deleted later are marked again in the new files, at the versions that deleted them. Writes files that
+    nobody sees yet. `InternalError` if the content would change; then nothing may be committed.
     """
-    rows = read_located(target.driver, target.loader, files, target.metadata.schema)
-    written = write_moved(replace(target, role=Role.CARRIED), rows)
-    if sum(file.record_count for file in written) != rows.num_rows:
-        raise InternalError(f"{target.table}: a compaction of {rows.num_rows} rows wrote another number")
-    youngest = max(planned.sequence_number for planned in files)
+    applied = [_as_of_its_end(group) for group in work.groups]
+    for group, past, done in zip(
+        work.groups, applied, work.rewriter.rewritten(target, applied, work.clustering), strict=True
+    ):
+        _require_unchanged(target, past, done)
+        change = _noted(change, group, done, _carried(target, group, done.files))
+        work.on_group(group, done)
+    verb = COMPACT if work.clustering is None else CLUSTER
+    return replace(
+        change, compaction=True, verbs=change.verbs | {verb}, isolation=isolation_of(target.metadata)
+    )
+
+
+def _as_of_its_end(group: RewriteGroup) -> RewriteGroup:
+    return replace(group, files=tuple(planned.as_of(group.window.last) for planned in group.files))
+
+
+def _noted(
+    change: TableChange, group: RewriteGroup, done: Rewritten, deletes: Mapping[str, tuple[DataFile, int]]
+) -> TableChange:
     return replace(
         change,
-        added=(*change.added, *written),
-        replaced={**(change.replaced or {}), **{planned.file.path: planned.file for planned in files}},
-        numbers={**change.numbers, **{file.path: youngest for file in written}},
-        compaction=True,
-        verbs=change.verbs | {VERB},
-        isolation=isolation_of(target.metadata),
+        added=(*change.added, *done.files),
+        replaced={**(change.replaced or {}), **{planned.file.path: planned.file for planned in group.files}},
+        deletes=(*change.deletes, *(file for file, _ in deletes.values())),
+        numbers={
+            **change.numbers,
+            **{file.path: group.window.last for file in done.files},
+            **{path: version for path, (_, version) in deletes.items()},
+        },
     )
+
+
+# --- deletes that came after the window -------------------------------------------------------------------
+
+
+def _carried(
+    target: Target, group: RewriteGroup, files: Sequence[DataFile]
+) -> dict[str, tuple[DataFile, int]]:
+    """Position files for the rows that were deleted after the window, by path, with their versions."""
+    outputs = {file.path: file for file in files}
+    written: dict[str, tuple[DataFile, int]] = {}
+    before = Positions()
+    for (version, kind), deletes in sorted(_later(group).items()):
+        paths = [planned.file.path for planned in group.files]
+        places = read_positions(target.driver, target.loader, deletes, paths) - before
+        before |= places
+        now = moved(target.driver, target.loader, files, places) if len(places) else Positions()
+        if now is None:
+            raise InternalError(f"{target.table}: {group.path}: new files do not tell where rows came from")
+        if len(now):
+            for file in write_positions(target, now, outputs, kind):
+                written[file.path] = file, version
+    return written
+
+
+def _later(group: RewriteGroup) -> dict[tuple[int, Kind], list[DataFile]]:
+    found: dict[tuple[int, Kind], list[DataFile]] = {}
+    for planned in group.files:
+        later = planned.since(group.window.last)
+        for delete, at in zip(later.deletes, later.deleted_at, strict=True):
+            found.setdefault((int(at), _kind(delete)), []).append(delete)
+    return found
+
+
+def _kind(delete: DataFile) -> Kind:
+    return "updated" if role_of(delete.path) is Role.POSITIONS_UPDATED else "deleted"
+
+
+# --- what was written -------------------------------------------------------------------------------------
+
+
+def _require_unchanged(target: Target, group: RewriteGroup, done: Rewritten) -> None:
+    """Refuses what would change a row, or put one where it does not belong."""
+    live = live_rows(target, group.files)
+    kept = sum(file.record_count for file in done.files)
+    if not live == kept == done.before.rows == done.after.rows:
+        raise _changed(target, group, f"of {live} rows there are {kept} left, {done.after.rows} as read back")
+    if done.before != done.after:
+        raise _changed(target, group, f"its {live} rows are not the ones that there were")
+    first = group.files[0].file
+    place = (first.spec_id, partition_key(first.partition))
+    for file in done.files:
+        if (file.spec_id, partition_key(file.partition)) != place:
+            raise _changed(target, group, f"{file.path} is in another partition")
+        if window_covered(file.path, 0) != group.window:
+            raise _changed(target, group, f"{file.path} does not say that it is of versions {group.window}")
+
+
+def _changed(target: Target, group: RewriteGroup, reason: str) -> InternalError:
+    return InternalError(
+        f"{target.table}: rewriting {group.path} (versions {group.window}) would change it: {reason}; "
+        "nothing was committed"
+    )
+
+
+def live_rows(target: Target, files: Sequence[PlannedFile]) -> int:
+    """How many rows of files are not deleted."""
+    deletes = [delete for planned in files for delete in planned.deletes]
+    paths = [planned.file.path for planned in files]
+    dead = read_positions(target.driver, target.loader, deletes, paths)
+    return sum(planned.file.record_count for planned in files) - len(dead)

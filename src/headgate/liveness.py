@@ -6,7 +6,7 @@ file that is gone. Neither counts. Tables without delete files cost nothing here
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from headgate.changes import TableChange
@@ -41,6 +41,25 @@ def count_dead(loader: TableLoader, change: TableChange, metadata: TableMetadata
         now[delete.path] = len(alive - counted)
         counted |= alive
     return Dead(before, now)
+
+
+def idle_deletes(loader: TableLoader, change: TableChange, current: Sequence[Manifest]) -> frozenset[str]:
+    """The position delete files, by path, that tell of no data file that is left after a change.
+
+    Looked for where data files are removed, whose delete files were read to count their rows; and among
+    those that name a single data file in the manifest, for which nothing is read at all.
+    """
+    if not change.replaced or not any(manifest.content is not Content.DATA for manifest in current):
+        return frozenset()
+    index = _index(loader, current)
+    told = (file for gone in change.replaced.values() for file in index.applying_to(gone, 0))
+    left = _live_paths(loader, current) - set(change.replaced)
+    alone = (file for path, file in index.of_single_files() if path not in left)
+    return frozenset(
+        file.path
+        for file in {file.path: file for file in (*alone, *told)}.values()
+        if left.isdisjoint(loader.positions(file).by_file)
+    )
 
 
 def _index(loader: TableLoader, manifests: Iterable[Manifest]) -> DeleteIndex:

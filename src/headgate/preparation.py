@@ -16,7 +16,7 @@ from pyiceberg.typedef import Record as PartitionRecord
 from headgate.changes import TableChange
 from headgate.errors import ConflictError
 from headgate.iceberg.avro import Listed
-from headgate.iceberg.data_file import Content, DataFile, Entry, Manifest, Status
+from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table, with_previous, with_properties
 from headgate.iceberg.snapshot import (
@@ -25,10 +25,11 @@ from headgate.iceberg.snapshot import (
     Occasion,
     Snapshot,
     manifests_to_read,
+    removed_in,
     snapshot_id,
     take_snapshot,
 )
-from headgate.liveness import count_dead
+from headgate.liveness import count_dead, idle_deletes
 from headgate.model.identifiers import TxId, Version
 from headgate.model.state import LakeState
 from headgate.model.table import PathChange, TableAction, TableCommit, TableName, TableRef
@@ -128,12 +129,18 @@ def _with_files(
 ) -> Snapshot:
     current = () if change.new is not None else loader.manifests(metadata)
     files = FileChange(
-        change.operation, change.added, frozenset(change.replaced or ()), change.deletes, change.numbers, dead
+        change.operation,
+        change.added,
+        frozenset(change.replaced or ()),
+        change.deletes,
+        change.numbers,
+        dead,
+        idle_deletes(loader, change, current),
     )
     occasion = attempt.occasion()
     needed = sorted(manifests_to_read(current, files, occasion), key=lambda manifest: manifest.path)
     # Where files are removed, every entry must be looked at.
-    seen = [manifest for manifest in needed if files.removed and manifest.content is Content.DATA]
+    seen = [manifest for manifest in needed if removed_in(files, manifest.content)]
     unseen = [manifest for manifest in needed if manifest not in seen]
     listed = [Listed(entries) for entries in loader.entries(seen)]
     _require_present(change, listed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from headgate.carrying import over_compaction, over_row_changes
 from headgate.changes import Changes, NewTable, TableChange, TableRead
 from headgate.changing import Changed, Changing, finished
-from headgate.compacting import compacted
+from headgate.compacting import Rewriting, rewritten
 from headgate.core.arguments import public_properties, texts
 from headgate.core.evidence import Evidence
 from headgate.core.footprint import Read
@@ -40,6 +40,7 @@ from headgate.iceberg.rows import ArrowRows, BatchRows, IncomingRows
 from headgate.iceberg.selection import AddedFile, selection_of
 from headgate.iceberg.sorting import parse_sort_by
 from headgate.iceberg.target import Target
+from headgate.intents import announce_change
 from headgate.merge import Merge
 from headgate.model.announcement import Intent
 from headgate.model.footprint import file_mark
@@ -284,13 +285,20 @@ class TableWriter(Evolvable[None]):
         engine = merge_engine(target, rows)
         return self._noted(operation(Changing(change, target, engine, self._tx.announce), engine))
 
-    def _compact(self, files: Collection[str]) -> None:
-        """Puts the rows of data files, named by their paths, into new ones."""
+    def _live_files(self) -> tuple[PlannedFile, ...]:
+        """The data files that the transaction sees, with the deletes that apply to each."""
+        change = self._change()
+        return visible(change, self._metadata(change), self._tx.loader(), None).files
+
+    def _rewrite(self, work: Callable[[Target], Rewriting]) -> None:
+        """Puts the rows of files into new ones. Others are told which, before the work begins."""
         change = self._change()
         target = self._target(change)
-        seen = visible(change, target.metadata, target.loader, None).files
-        chosen = [planned for planned in seen if planned.file.path in files]
-        self._note_rows(compacted(change, target, chosen))
+        asked = work(target)
+        files = [planned.file for group in asked.groups for planned in group.files]
+        service = "compaction" if asked.clustering is None else "clustering"
+        announce_change(self._tx.announce, service, change, target.metadata, files)
+        self._note_rows(rewritten(change, target, asked))
 
     def _merge(self, source: Rows, spec: MergeSpec) -> RowCounts:
         return self._merging(source, lambda changing, engine: changing.merge(engine, spec))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import headgate as hg
 from headgate.commit.layout import REPLICA
 from headgate.storage.listing import all_keys
+from tests.compactions import compact_files
 
 ORDERS, TOTALS = "shop.orders", "shop.totals"
 SCHEMA = "id BIGINT, day INT, name STRING"
@@ -41,7 +42,7 @@ def fill(lake: hg.Lake) -> None:
     orders.append(rows(9, 10, 11, day=3))
     orders.rename_column("name", "label")
     with lake.transaction() as tx:
-        tx.table(ORDERS)._compact([file.path for file in orders.files()])
+        compact_files(tx, ORDERS, [file.path for file in orders.files()])
     orders.delete("id = 9")
     lake.rename_table(TOTALS, "shop.sums")
     lake.table("shop.sums").append(

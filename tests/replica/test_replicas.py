@@ -17,6 +17,7 @@ from headgate.storage.capabilities import PutIfAbsent
 from headgate.storage.intercept import _offering
 from headgate.storage.listing import all_keys
 from headgate.storage.memory import MemoryStore
+from tests.compactions import compact_files
 from tests.replica.shop import (
     ORDERS,
     assert_complete,
@@ -233,6 +234,6 @@ def test_a_promoted_replica_goes_on_as_a_lake() -> None:
         orders.delete("id in (1, 3, 105, 125)")
         orders.update({"label": "'late'"}, where="id > 130")
         with lake.transaction() as tx:
-            tx.table(ORDERS)._compact([file.path for file in orders.files()])
+            compact_files(tx, ORDERS, [file.path for file in orders.files()])
         lake.table("shop.careful").delete("id = 4")
     assert [entry[-1] for entry in contents(promoted)] == [entry[-1] for entry in contents(source)]

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headgate as hg
+from tests.compactions import compact_files
 
 NAME = "sales.orders"
 Change = tuple[object, ...]
@@ -68,7 +69,7 @@ def test_every_kind_of_change(table: hg.Table, spark: SparkSession, both_ways: s
 def test_changes_over_a_compaction_and_new_columns(table: hg.Table, spark: SparkSession) -> None:
     table.append(rows(1, 2, 3))
     with table._lake.transaction() as tx:
-        tx.table(NAME)._compact([file.path for file in table.files()])
+        compact_files(tx, NAME, [file.path for file in table.files()])
     table.add_column("more", "STRING")
     table.delete("id = 2")
     changes = table.changes(spark, since=2)

@@ -18,6 +18,7 @@ from headgate.model.identifiers import Version
 from headgate.steward.hooks.hook import Hook
 from headgate.storage.capabilities import Store
 from headgate.storage.memory import MemoryStore
+from tests.compactions import compact_files
 from tests.steward.crashes import OneByOne, deaths
 
 STRATEGIES = ("conditional", "rename", "filetracker")
@@ -84,7 +85,7 @@ def upsert(lake: hg.Lake) -> None:
 
 def rewrite(lake: hg.Lake) -> None:
     with lake.transaction() as tx:
-        tx.table("a.b")._compact([file.path for file in lake.table("a.b").files()])
+        compact_files(tx, "a.b", [file.path for file in lake.table("a.b").files()])
 
 
 def create(lake: hg.Lake) -> None:

@@ -16,6 +16,7 @@ from headgate.steward.hooks.hook import Hook
 from headgate.storage.capabilities import Store
 from headgate.storage.counting import Tally, counted
 from headgate.storage.memory import MemoryStore
+from tests.compactions import compact_files
 from tests.steward.test_crash_sweep import Told, require_whole, rows, unfinished
 
 
@@ -144,6 +145,6 @@ def test_a_plan_in_work_is_left_alone() -> None:
     working.complete(plan)
     ref = lake._table_ref("a.b")
     working.announce(Intent("compaction", "a.b", ref.uuid), TableChange("a.b", base=ref))
-    working.table("a.b")._compact(files)
+    compact_files(working, "a.b", files)
     assert lake.recover(patience=timedelta(0)).cancelled_plans == ()
     assert working.commit().version == 4

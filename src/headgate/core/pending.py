@@ -242,9 +242,14 @@ def early_conflicts(ours: Intent, announced: Iterable[Announcement]) -> tuple[Pe
         )
         for other in announced
         for intent in other.intents
-        if not (ours.by_position and intent.by_position)  # those are compared row by row when they commit
+        if not (_is_by_row(ours) and _is_by_row(intent))
         if _is_known(ours) and _is_known(intent) and (common := _meeting(ours, intent))
     )
+
+
+def _is_by_row(intent: Intent) -> bool:
+    """Whether it meets others row by row, when it is committed; a compaction carries what it meets."""
+    return intent.by_position or Role.of(intent.kind) is Role.COMPACTION
 
 
 def _is_known(intent: Intent) -> bool:

@@ -33,6 +33,19 @@ def largest_complete_window(version: int, newest: int, divisor: int) -> Window:
     return window_of(version, level, divisor)
 
 
+def complete_windows(newest: int, divisor: int) -> tuple[Window, ...]:
+    """All versions up to `newest` as the largest windows that are complete, the oldest first.
+
+    As many of each level as the digit of `newest` says, written with the divisor as its base.
+    """
+    windows: list[Window] = []
+    first = 1
+    while first <= newest:
+        windows.append(largest_complete_window(first, newest, divisor))
+        first = windows[-1].last + 1
+    return tuple(windows)
+
+
 def boundary_level(version: int, divisor: int) -> int:
     """The highest level that a version is a boundary of; 0 if of none."""
     assert version >= 1, version

@@ -6,40 +6,35 @@ while they were moved are found again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
 from headgate.iceberg.arrow import fitted
-from headgate.iceberg.arrow_files import write_fitting
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.positions import Positions, position_columns
-from headgate.iceberg.target import Target
 
 ORIGIN_FILE, ORIGIN_FILE_ID = "_headgate_origin_file", 2147483400
 ORIGIN_POSITION, ORIGIN_POSITION_ID = "_headgate_origin_position", 2147483401
 """Iceberg keeps the ids above 2147483447 to itself."""
+ORIGINS = ((ORIGIN_FILE, ORIGIN_FILE_ID), (ORIGIN_POSITION, ORIGIN_POSITION_ID))
 
 
-def write_moved(target: Target, located: pa.Table) -> tuple[DataFile, ...]:
-    """Writes rows, each with its place so far, into new data files. Nobody sees them yet."""
-    metadata = target.metadata
-    places = [located.column(name) for name in position_columns(metadata.schema)]
-    rows = fitted(
-        located.select([field.name for field in metadata.schema.fields]), metadata.schema, target.table
-    )
-    ids = ((ORIGIN_FILE, ORIGIN_FILE_ID), (ORIGIN_POSITION, ORIGIN_POSITION_ID))
-    for (name, field_id), values in zip(ids, places, strict=True):
+def with_origins(located: pa.Table, schema: Schema, place: str) -> pa.Table:
+    """Rows that were read with their places, ready to be written: their places become the two columns."""
+    places = [located.column(name) for name in position_columns(schema)]
+    rows = fitted(located.select([field.name for field in schema.fields]), schema, place)
+    for (name, field_id), values in zip(ORIGINS, places, strict=True):
         column = pa.field(name, values.type, metadata={"PARQUET:field_id": str(field_id)})
         rows = rows.append_column(column, values)
-    return write_fitting(target, rows)
+    return rows
 
 
 def moved(
@@ -68,20 +63,27 @@ def _moved_to(driver: Driver, loader: TableLoader, file: DataFile, places: Posit
         rows = parquet.read(columns=[ORIGIN_FILE, ORIGIN_POSITION], use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
         raise CorruptLakeError(f"{file.path} cannot be read: {error}") from error
-    here = pa.array(range(rows.num_rows), pa.int64())
-    kept = [_at(rows, path, positions) for path, positions in places.by_file.items()]
-    chosen = pc.and_(pc.is_valid(here), _any_of(kept, rows.num_rows))
-    positions = here.filter(chosen).to_pylist()
-    return Positions.of({file.path: positions}) if positions else Positions()
+    return Positions.of({file.path: _found(rows, places)})
 
 
-def _at(rows: pa.Table, path: str, positions: Iterable[int]) -> Any:
-    same_file = pc.equal(rows.column(ORIGIN_FILE).cast(pa.string()), path)
-    return pc.and_(same_file, pc.is_in(rows.column(ORIGIN_POSITION), pa.array(list(positions), pa.int64())))
+def _found(rows: pa.Table, places: Positions) -> list[int]:
+    """Which rows were at one of the places."""
+    origins = _one_array(rows.column(ORIGIN_FILE).unify_dictionaries())
+    numbers = np.asarray(origins.indices.to_numpy(zero_copy_only=False))
+    positions = np.asarray(rows.column(ORIGIN_POSITION).to_numpy())
+    # Rows of one origin stand together in this order, so each is looked at once.
+    order = np.argsort(numbers, kind="stable")
+    found: list[int] = []
+    for number, path in enumerate(origins.dictionary.to_pylist()):
+        wanted = places.in_file(path)
+        if wanted:
+            first, end = np.searchsorted(numbers, [number, number + 1], sorter=order)
+            here = order[first:end]
+            found += here[np.isin(positions[here], np.asarray(wanted.to_array(), np.int64))].tolist()
+    return found
 
 
-def _any_of(masks: Sequence[Any], count: int) -> Any:
-    chosen = pa.array([False] * count)
-    for mask in masks:
-        chosen = pc.or_(chosen, mask.combine_chunks() if isinstance(mask, pa.ChunkedArray) else mask)
-    return chosen
+def _one_array(column: pa.ChunkedArray) -> pa.DictionaryArray:
+    if not column.num_chunks:
+        return pa.DictionaryArray.from_arrays(pa.array([], pa.int32()), pa.array([], pa.string()))
+    return column.combine_chunks() if column.num_chunks > 1 else column.chunk(0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -191,6 +191,12 @@ class DeleteIndex:
         shared = [found for found in self._by_partition.get(place, ()) if _within(path, found[0])]
         numbered = [found for found in (*alone, *shared) if found[1] >= sequence_number]
         return tuple(sorted(numbered, key=lambda found: (found[1], found[0].path)))
+
+    def of_single_files(self) -> Iterator[tuple[str, DataFile]]:
+        """Those that tell of one data file only, with its path."""
+        for path, found in self._by_path.items():
+            for file, _ in found:
+                yield path.decode(), file
 
 
 def _place(file: DataFile) -> tuple[Any, ...]:

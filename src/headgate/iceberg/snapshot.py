@@ -49,7 +49,8 @@ class FileChange:
 
     Data files that it adds, those that it removes, by path, and position delete files that it adds. `numbers`
     are the data sequence numbers, by path, of added files that do not have that of the commit. `dead` tells
-    what of this counts for rows that are deleted by position.
+    what of this counts for rows that are deleted by position. `idle_deletes` are position delete files, by
+    path, that tell of no file that is left: they are removed too.
     """
 
     operation: str
@@ -58,6 +59,11 @@ class FileChange:
     deletes: tuple[DataFile, ...] = ()
     numbers: Mapping[str, int] = field(default_factory=dict)
     dead: Dead = field(default_factory=Dead)
+    idle_deletes: frozenset[str] = frozenset()
+
+    @property
+    def all_removed(self) -> frozenset[str]:
+        return self.removed | self.idle_deletes
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +99,20 @@ def snapshot_id(txid: TxId, table_uuid: str) -> int:
 def manifests_to_read(manifests: Sequence[Manifest], change: FileChange, occasion: Occasion) -> set[Manifest]:
     """The manifests of which `take_snapshot` must know what they list.
 
-    If data files are removed, these are all manifests of data files, and their entries must be known.
+    If files are removed, these are all manifests of files of that kind, and their entries must be known.
     """
-    searched = {m for m in manifests if change.removed and m.content is Content.DATA}
+    searched = {m for m in manifests if removed_in(change, m.content)}
     # Those to be added can complete a group; only where they belong matters here.
     number = occasion.version.number
     added = {(f.content, f.spec_id, change.numbers.get(f.path, number)) for f in _all_added(change)}
     expected = [_placeholder(*place) for place in added]
     due = due_merges([*manifests, *expected], number, occasion.divisor)
     return searched | ({manifest for group in due for manifest in group} - set(expected))
+
+
+def removed_in(change: FileChange, content: Content) -> frozenset[str]:
+    """The files of a kind that a change removes."""
+    return change.removed if content is Content.DATA else change.idle_deletes
 
 
 def _all_added(change: FileChange) -> tuple[DataFile, ...]:
@@ -123,7 +134,7 @@ def take_snapshot(
     maker = _Maker(metadata, occasion)
     # A manifest that only tells of removed files has told it.
     manifests = [manifest for manifest in manifests if manifest.added_files or manifest.existing_files]
-    kept = maker.without_removed(manifests, listed, change.removed) if change.removed else list(manifests)
+    kept = maker.without_removed(manifests, listed, change)
     new = maker.manifests_of(_all_added(change), change.numbers)
     merged = maker.merged([*new, *kept], listed)
     number, own_id = occasion.version.number, maker.snapshot_id
@@ -172,16 +183,16 @@ class _Maker:
         return [self._manifest(group) for group in groups.values()]
 
     def without_removed(
-        self, manifests: Sequence[Manifest], listed: Mapping[str, Listed], removed: frozenset[str]
+        self, manifests: Sequence[Manifest], listed: Mapping[str, Listed], change: FileChange
     ) -> list[Manifest]:
         """The manifests, those that name removed files written anew."""
-        return [
-            self._marked(listed[manifest.path].entries, removed)
-            if manifest.content is Content.DATA
-            and any(entry.file.path in removed for entry in listed[manifest.path].entries)
-            else manifest
-            for manifest in manifests
-        ]
+        kept = []
+        for manifest in manifests:
+            removed = removed_in(change, manifest.content)
+            entries = listed[manifest.path].entries if removed else ()
+            met = any(entry.file.path in removed for entry in entries)
+            kept.append(self._marked(entries, removed) if met else manifest)
+        return kept
 
     def merged(self, manifests: Sequence[Manifest], listed: Mapping[str, Listed]) -> list[Manifest]:
         """The manifests, those that are due put together."""
@@ -297,13 +308,12 @@ def _totals(metadata: TableMetadata, listed: Mapping[str, Listed], change: FileC
     before: Mapping[str, str] = {TOTAL_SIZE: "0", TOTAL_RECORDS: "0"}
     if metadata.snapshot is not None:
         before = metadata.snapshot.get("summary", {})
-    entries = (entry for known in listed.values() for entry in known.entries) if change.removed else ()
-    live = (entry.file for entry in entries if entry.status is not Status.DELETED)
-    removed = {file.path: file for file in live if file.path in change.removed}.values()
+    gone = _removed_files(listed, change)
+    removed = [file for file in gone if file.content is Content.DATA]
     totals = {}
     if TOTAL_SIZE in before:
         added = sum(file.size_bytes for file in _all_added(change))
-        totals[TOTAL_SIZE] = int(before[TOTAL_SIZE]) + added - sum(file.size_bytes for file in removed)
+        totals[TOTAL_SIZE] = int(before[TOTAL_SIZE]) + added - sum(file.size_bytes for file in gone)
     if LIVE_RECORDS in before or change.deletes:
         rows = int(before.get(LIVE_RECORDS, before.get(TOTAL_RECORDS, 0)))
         rows += sum(file.record_count for file in change.added)
@@ -311,6 +321,13 @@ def _totals(metadata: TableMetadata, listed: Mapping[str, Listed], change: FileC
         rows += sum(change.dead.before.values()) - sum(change.dead.now.values())
         totals[LIVE_RECORDS] = rows
     return {name: str(total) for name, total in totals.items()}
+
+
+def _removed_files(listed: Mapping[str, Listed], change: FileChange) -> list[DataFile]:
+    removed = change.all_removed
+    entries = (entry for known in listed.values() for entry in known.entries) if removed else ()
+    live = (entry.file for entry in entries if entry.status is not Status.DELETED)
+    return list({file.path: file for file in live if file.path in removed}.values())
 
 
 def _summary(change: FileChange, manifests: Sequence[Manifest], occasion: Occasion) -> dict[str, str]:
@@ -326,15 +343,18 @@ def _summary(change: FileChange, manifests: Sequence[Manifest], occasion: Occasi
         "deleted-data-files": str(len(change.removed)),
         "total-data-files": str(sum(m.added_files + m.existing_files for m in data)),
         TOTAL_RECORDS: str(sum(m.added_rows + m.existing_rows for m in data)),
-        **(_summary_of_deletes(change.deletes, deletes) if deletes else {}),
+        **(_summary_of_deletes(change, deletes) if deletes else {}),
         "headgate.version": str(occasion.version),
         "headgate.txid": occasion.txid.text,
     }
 
 
-def _summary_of_deletes(added: Sequence[DataFile], manifests: Sequence[Manifest]) -> dict[str, str]:
-    """What is said of delete files, if there are any in the table."""
+def _summary_of_deletes(change: FileChange, manifests: Sequence[Manifest]) -> dict[str, str]:
+    """What is said of delete files, if there are any in the table, or were until now."""
+    added, removed = change.deletes, len(change.idle_deletes)
+    gone = {"removed-delete-files": str(removed), "removed-position-delete-files": str(removed)}
     return {
+        **(gone if removed else {}),
         "added-delete-files": str(len(added)),
         "added-position-delete-files": str(len(added)),
         "added-position-deletes": str(sum(file.record_count for file in added)),

@@ -1,0 +1,82 @@
+"""A table as compaction sees it: what lies where, and what is due. For people, before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headgate.core.compaction.due import is_small, plan_compaction
+from headgate.core.compaction.policy import CompactionPolicy
+from headgate.core.compaction.segments import Group, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class LevelOutlook:
+    """The segments of one level of a path; `small` of them are worth to be put together with others."""
+
+    level: int
+    segments: int
+    small: int
+    size_bytes: int
+    rows: int
+    rows_deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class PathOutlook:
+    """A virtual path of a table: its levels, the lowest first, and what is due there."""
+
+    path: str
+    levels: tuple[LevelOutlook, ...]
+    due: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutlook:
+    """A table at a version. `pending` of its files are inputs of plans, and are not looked at."""
+
+    table: str
+    version: int
+    manifests: int
+    pending: int
+    paths: tuple[PathOutlook, ...]
+
+    @property
+    def due(self) -> tuple[Group, ...]:
+        return tuple(group for path in self.paths for group in path.due)
+
+
+def paths_of(
+    segments: Sequence[Segment],
+    free: Iterable[Segment],
+    newest: int,
+    divisor: int,
+    policy: CompactionPolicy,
+) -> tuple[PathOutlook, ...]:
+    """The paths of all segments of a table; due is what is so among those that are `free`."""
+    due = plan_compaction(free, newest, divisor, policy)
+    return tuple(
+        PathOutlook(
+            path,
+            _levels([segment for segment in segments if segment.path == path], policy),
+            tuple(group for group in due if group.path == path),
+        )
+        for path in sorted({segment.path for segment in segments})
+    )
+
+
+def _levels(segments: Sequence[Segment], policy: CompactionPolicy) -> tuple[LevelOutlook, ...]:
+    found = []
+    for level in sorted({segment.covers.level for segment in segments}):
+        here = [segment for segment in segments if segment.covers.level == level]
+        found.append(
+            LevelOutlook(
+                level,
+                len(here),
+                sum(is_small(segment, policy) for segment in here),
+                sum(segment.size_bytes for segment in here),
+                sum(segment.rows for segment in here),
+                sum(count for segment in here for _, count in segment.dead),
+            )
+        )
+    return tuple(found)

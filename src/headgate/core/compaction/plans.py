@@ -1,0 +1,112 @@
+"""Plans of compaction: what is due, cut into pieces for one record each, and what a record keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from headgate.core.compaction.due import parts
+from headgate.core.compaction.policy import MAX_PLANNED_FILES, CompactionPolicy
+from headgate.core.compaction.segments import Group, Segment
+from headgate.model.footprint import file_mark
+from headgate.model.json_object import Json
+from headgate.model.plan import PendingPlan
+from headgate.model.window import Window
+
+GROUPS = "groups"
+"""The name of the windows and paths in the details of a plan."""
+
+
+def in_plans(groups: Iterable[Group], policy: CompactionPolicy) -> Iterator[tuple[Group, ...]]:
+    """The groups in their order, as many together as one plan may have."""
+    plan: list[Group] = []
+    files = held = 0
+    for group in groups:
+        grown = files + len(group.segments) > MAX_PLANNED_FILES or held + group.size_bytes > policy.plan_bytes
+        if plan and grown:
+            yield tuple(plan)
+            plan, files, held = [], 0, 0
+        plan.append(group)
+        files += len(group.segments)
+        held += group.size_bytes
+    if plan:
+        yield tuple(plan)
+
+
+def details(groups: Iterable[Group]) -> dict[str, Json]:
+    """What a plan keeps beside its inputs, so that anybody can carry it out."""
+    windows = dict.fromkeys((group.window, group.path) for group in groups)
+    return {
+        GROUPS: [
+            {"level": window.level, "first": window.first, "last": window.last, "path": path}
+            for window, path in windows
+        ]
+    }
+
+
+def without_pending(segments: Iterable[Segment], plans: Iterable[PendingPlan]) -> tuple[Segment, ...]:
+    """The segments that no pending plan of their table is about to rewrite."""
+    taken: set[str] = set()
+    paths: set[str] = set()
+    for plan in plans:
+        if plan.inputs is None:
+            paths |= plan.paths
+        else:
+            taken |= plan.inputs
+    return tuple(
+        segment for segment in segments if segment.path not in paths and file_mark(segment.file) not in taken
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Unworkable:
+    """Why a plan cannot be carried out any more."""
+
+    reason: str
+
+
+def groups_of(
+    plan: PendingPlan, segments: Iterable[Segment], policy: CompactionPolicy
+) -> tuple[Group, ...] | Unworkable:
+    """What a plan is about to put together, from the live files as they are now.
+
+    The same for its maker and for whoever takes it over. Cut anew: only what comes out of it counts.
+    """
+    windows = _windows(plan.unknown.get(GROUPS))
+    if windows is None or plan.inputs is None:
+        return Unworkable("the plan does not say what it is about")
+    inputs = [segment for segment in segments if file_mark(segment.file) in plan.inputs]
+    if len(inputs) < len(plan.inputs):
+        return Unworkable(f"{len(plan.inputs) - len(inputs)} of its files are gone")
+    gathered: dict[tuple[Window, str], list[Segment]] = {}
+    for segment in inputs:
+        window = next((window for window in windows if window.holds(segment.covers)), None)
+        if window is None:
+            return Unworkable(f"it names no window that holds versions {segment.covers} of {segment.path}")
+        gathered.setdefault((window, f"{segment.path} {segment.place!r}"), []).append(segment)
+    return tuple(
+        Group(part[0].path, window, tuple(part), part[0].place)
+        for (window, _), here in sorted(gathered.items())
+        for part in parts(sorted(here, key=lambda s: (s.covers, s.file)), policy.group_bytes)
+    )
+
+
+def _windows(given: Json) -> frozenset[Window] | None:
+    """The windows that the details of a plan name; None if they are not what this release writes."""
+    if not isinstance(given, list):
+        return None
+    found = set()
+    for one in given:
+        window = _window(one) if isinstance(one, Mapping) else None
+        if window is None:
+            return None
+        found.add(window)
+    return frozenset(found)
+
+
+def _window(given: Mapping[str, Json]) -> Window | None:
+    numbers = [given.get(name) for name in ("first", "last", "level")]
+    first, last, level = numbers
+    if not (isinstance(first, int) and isinstance(last, int) and isinstance(level, int)):
+        return None
+    return Window(first, last, level) if 0 < first <= last and level > 0 else None

@@ -1,0 +1,282 @@
+"""Compaction of the tables of a lake: plans are scheduled in the log, carried out, completed or given up.
+
+Any number of compactors may run. Each leaves out what a pending plan is about; who finds a plan that nobody
+carries out takes it over. A plan ends once, whoever carries it out: the log refuses the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headgate.compacting import Rewriting
+from headgate.core.compaction.due import plan_compaction
+from headgate.core.compaction.outlook import TableOutlook, paths_of
+from headgate.core.compaction.plans import Unworkable, details, groups_of, in_plans, without_pending
+from headgate.core.compaction.segments import Group, Segment
+from headgate.core.lookup import found_table
+from headgate.engines import rewriter_for
+from headgate.errors import CommitUnknownError, ConflictError, HeadgateError, NotFoundError
+from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.rewriting import RewriteGroup, Rewriter, Rewritten
+from headgate.iceberg.target import Target
+from headgate.model.compaction import CompactionProgress, CompactionReport
+from headgate.model.identifiers import TxId, Version
+from headgate.model.plan import PendingPlan, Service
+from headgate.model.record import Record
+from headgate.model.state import LakeState
+from headgate.refusals import TransactionConflictError
+from headgate.services.looks import Looks
+from headgate.services.segments import LiveTable, live_table
+from headgate.services.tally import Tally
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headgate.lake import Lake
+    from headgate.transaction import Transaction
+
+TAKE_OVER_AFTER = timedelta(minutes=2)
+"""How old a plan must be, and with nobody at work on it, before another compactor takes it over."""
+MAX_ROUNDS = 8
+"""How often a compaction looks again, since its own commits may have completed a window."""
+MAX_IN_VAIN = 3
+"""How many plans of a table in a row may come to nothing before it is left to a later compaction."""
+
+SERVICE: Service = "compaction"
+
+
+@dataclass
+class Compactor:
+    """One compaction through one handle of a lake."""
+
+    lake: Lake
+    looks: Looks = field(default_factory=Looks)
+    spark: SparkSession | None = None
+    progress: Callable[[CompactionProgress], None] = lambda _: None
+    patience: timedelta = TAKE_OVER_AFTER
+    rewriter: Callable[[Target, SparkSession | None], Rewriter] = rewriter_for
+    tally: Tally = field(default_factory=Tally)
+
+    def run(self, table: str | None = None) -> CompactionReport:
+        """Does all that is due, in all tables or in one.
+
+        Comes to an end, however busy the lake is: each round is about the versions that it began with.
+        If the process dies inside, what was completed is complete, and the plan that it was at is taken over.
+        """
+        only = None if table is None else found_table(self.lake._refreshed(), table).uuid
+        for _ in range(MAX_ROUNDS):
+            done = len(self.tally.completed)
+            self._round(only)
+            if len(self.tally.completed) == done:
+                break
+        return self.tally.report(self.lake._refreshed().version.number)
+
+    def _round(self, only: str | None) -> None:
+        state = self.lake._refreshed()
+        self._take_over(state, only)
+        newest = state.version.number
+        if only is not None:
+            self._compact(only, newest)
+            return
+        in_vain = len(self.tally.cancelled)
+        concerned = self.looks.concerning(newest, self._divisor, self._records)
+        for uuid in [ref.uuid for ref in state.tables.values() if concerned.concerns(ref.uuid)]:
+            self._compact(uuid, newest)
+        # What others are about to do, or could not be done, may be due later without any new window.
+        if not self._plans(self.lake._refreshed()) and len(self.tally.cancelled) == in_vain:
+            self.looks.remember(newest)
+        else:
+            self.looks.forget()
+
+    def outlook(self, table: str | None = None) -> tuple[TableOutlook, ...]:
+        """The tables, or one of them, with what is due there. Changes nothing."""
+        state = self.lake._refreshed()
+        names = sorted(state.tables) if table is None else [table]
+        if table is not None:
+            found_table(state, table)
+        return tuple(self._outlook(state, name) for name in names)
+
+    def _outlook(self, state: LakeState, name: str) -> TableOutlook:
+        live = self._live(state, name)
+        free = without_pending(live.segments, self._plans(state, state.tables[name].uuid))
+        newest = state.version.number
+        return TableOutlook(
+            name,
+            newest,
+            len(self._loader.manifests(live.metadata)),
+            len(live.segments) - len(free),
+            paths_of(live.segments, free, newest, self._divisor, live.policy),
+        )
+
+    # --- one table ----------------------------------------------------------------------------------------
+
+    def _compact(self, uuid: str, newest: int) -> None:
+        """Plans and carries out what is due in a table at a version, one plan after the other."""
+        in_vain = 0
+        while in_vain < MAX_IN_VAIN:
+            state = self.lake._refreshed()
+            name = _name(state, uuid)
+            if name is None:
+                return
+            live = self._live(state, name)
+            then = [s for s in self._free(state, uuid, live) if s.covers.last <= newest]
+            due = plan_compaction(then, newest, self._divisor, live.policy)
+            if not due:
+                return
+            plan = self._schedule(name, next(in_plans(due, live.policy)))
+            done = plan is not None and self._carry_out(plan)
+            in_vain = 0 if done else in_vain + 1
+
+    def _free(self, state: LakeState, uuid: str, live: LiveTable) -> tuple[Segment, ...]:
+        return without_pending(live.segments, self._plans(state, uuid))
+
+    def _schedule(self, name: str, groups: Sequence[Group]) -> PendingPlan | None:
+        """Publishes a plan; None if another compactor was faster, or the table is gone."""
+        files = [segment.file for group in groups for segment in group.segments]
+        tx = self._begin(name)
+        try:
+            with tx:
+                tx.plan(SERVICE, name, files, {group.path for group in groups}, details(groups))
+        except (TransactionConflictError, NotFoundError):
+            return None
+        self.tally.scheduled(tx.result)
+        return tx.reached.plans.get(TxId(tx.txid))
+
+    # --- one plan -----------------------------------------------------------------------------------------
+
+    def _take_over(self, state: LakeState, only: str | None) -> None:
+        """Carries out the plans that nobody seems to be carrying out, or gives them up."""
+        dead = set(self.lake._dead_plans(self.patience))
+        for plan in self._plans(state):
+            if only is not None and plan.table != only:
+                continue
+            if _name(state, plan.table) is None:
+                self._cancel(plan, "its table is gone")
+            elif plan.txid in dead:
+                self.tally.taken_over.append(plan.txid.text)
+                self._carry_out(plan)
+
+    def _carry_out(self, plan: PendingPlan) -> bool:
+        """Rewrites what a plan is about, and completes it; False if that came to nothing.
+
+        A plan that cannot be completed any more is cancelled. Whatever goes wrong, no row is changed.
+        """
+        tx = self._begin(_name(self.lake._refreshed(), plan.table) or plan.table)
+        try:
+            work = self._work(tx, plan)
+            if not isinstance(work, _Work):
+                tx.abort()
+                if work is not None:
+                    self._cancel(plan, work.reason)
+                return False
+            with tx:
+                tx.complete(plan.txid)
+                tx.table(work.live.name)._rewrite(work.rewriting)
+        except ConflictError as error:
+            self._cancel(plan, error.problem.splitlines()[0])
+            return False
+        except CommitUnknownError:
+            raise  # it may be complete; if not, somebody takes it over
+        except (HeadgateError, KeyboardInterrupt) as error:
+            self._give_up(plan, error)
+            raise
+        self.tally.complete(plan, work.live.name, tx.result, work.done)
+        return True
+
+    def _work(self, tx: Transaction, plan: PendingPlan) -> _Work | Unworkable | None:
+        """What is to be done for a plan; None if it has ended meanwhile."""
+        state = tx.reached
+        if plan.txid not in state.plans:
+            return None
+        name = _name(state, plan.table)
+        if name is None:
+            return Unworkable("its table is gone")
+        live = self._live(state, name)
+        groups = groups_of(plan, live.segments, live.policy)
+        return groups if isinstance(groups, Unworkable) else _Work(self, live, groups)
+
+    def _give_up(self, plan: PendingPlan, error: BaseException) -> None:
+        """Cancels a plan because of an error that is more important than whether this succeeds."""
+        if getattr(error, "__notes__", None):
+            return  # interrupted while it was committed, which may have been decided
+        try:
+            self._cancel(plan, type(error).__name__)
+        except (HeadgateError, KeyboardInterrupt) as second:
+            error.add_note(f"the plan {plan.txid} stays, for the next compaction to take over ({second})")
+
+    def _cancel(self, plan: PendingPlan, reason: str) -> None:
+        newest = self.lake._refreshed()
+        if plan.txid not in newest.plans:
+            return
+        try:
+            result = self.lake._run(("compact", "--cancel"), lambda tx: tx.cancel(plan.txid), newest)
+        except TransactionConflictError:
+            return  # completed or cancelled by somebody else
+        self.tally.gave_up(plan, result, reason)
+
+    # --- the lake -----------------------------------------------------------------------------------------
+
+    def _begin(self, name: str) -> Transaction:
+        return self.lake.transaction(("compact", name))
+
+    def _live(self, state: LakeState, name: str) -> LiveTable:
+        return live_table(self._loader, state, name, self._divisor)
+
+    def _plans(self, state: LakeState, uuid: str | None = None) -> list[PendingPlan]:
+        """The pending plans: of a table those of any service, else those of compaction."""
+        if uuid is not None:
+            return [plan for plan in state.plans.values() if plan.table == uuid]
+        return [plan for plan in state.plans.values() if plan.service == SERVICE]
+
+    def _records(self, versions: Sequence[int]) -> Sequence[Record]:
+        log = self.lake._log
+        return log.driver.host.together([partial(log.record, Version(number)) for number in versions])
+
+    @property
+    def _loader(self) -> TableLoader:
+        return self.lake._table_loader()
+
+    @property
+    def _divisor(self) -> int:
+        return self.lake.divisor
+
+
+@dataclass
+class _Work:
+    """A plan that is being carried out."""
+
+    compactor: Compactor
+    live: LiveTable
+    groups: Sequence[Group]
+    done: list[tuple[RewriteGroup, Rewritten]] = field(default_factory=list)
+
+    def rewriting(self, target: Target) -> Rewriting:
+        rewriter = self.compactor.rewriter(target, self.compactor.spark)
+        self._tell("")
+        return Rewriting(self.live.rewrite_groups(self.groups), rewriter, on_group=self._on_group)
+
+    def _on_group(self, group: RewriteGroup, written: Rewritten) -> None:
+        self.done.append((group, written))
+        self._tell(group.path)
+
+    def _tell(self, path: str) -> None:
+        read = [planned.file for group, _ in self.done for planned in group.files]
+        self.compactor.progress(
+            CompactionProgress(
+                self.live.name,
+                path,
+                len(read),
+                sum(len(group.segments) for group in self.groups),
+                sum(file.size_bytes for file in read),
+                sum(group.size_bytes for group in self.groups),
+            )
+        )
+
+
+def _name(state: LakeState, uuid: str) -> str | None:
+    """The name that a table has; None if it is gone."""
+    return next((name for name, ref in state.tables.items() if ref.uuid == uuid), None)

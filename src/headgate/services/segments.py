@@ -1,0 +1,78 @@
+"""The live files of a table as planning sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyroaring import BitMap64
+
+from headgate.core.compaction.policy import CompactionPolicy, policy_of
+from headgate.core.compaction.segments import Group, Segment
+from headgate.iceberg.bound import partition_key
+from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.planning import PlannedFile, plan
+from headgate.iceberg.positions import read_positions
+from headgate.iceberg.rewriting import RewriteGroup
+from headgate.model.state import LakeState
+from headgate.preparation import virtual_path
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTable:
+    """A table at one version of the lake: its files, each with its segment, and its rules."""
+
+    name: str
+    metadata: TableMetadata
+    policy: CompactionPolicy
+    files: tuple[PlannedFile, ...]
+    segments: tuple[Segment, ...]
+
+    def rewrite_groups(self, groups: Sequence[Group]) -> list[RewriteGroup]:
+        """The groups with the files that their segments stand for, and all deletes of these."""
+        by_path = {planned.file.path: planned for planned in self.files}
+        return [
+            RewriteGroup(group.path, group.window, tuple(by_path[segment.file] for segment in group.segments))
+            for group in groups
+        ]
+
+
+def live_table(loader: TableLoader, state: LakeState, name: str, divisor: int) -> LiveTable:
+    """The table of a name in a state. Reads its manifests, and its delete files."""
+    metadata = loader.metadata(state.tables[name].metadata)
+    files = plan(loader, metadata, None).files
+    # All at once; one by one below they are at hand.
+    read_positions(loader.driver, loader, [delete for planned in files for delete in planned.deletes], ())
+    return LiveTable(
+        name,
+        metadata,
+        policy_of(metadata.properties, state.properties, divisor),
+        files,
+        tuple(_segment(loader, name, metadata, planned) for planned in files),
+    )
+
+
+def _segment(loader: TableLoader, name: str, metadata: TableMetadata, planned: PlannedFile) -> Segment:
+    file = planned.file
+    return Segment(
+        file=file.path,
+        path=virtual_path(name, file, metadata),
+        covers=planned.covers,
+        size_bytes=file.size_bytes,
+        rows=file.record_count,
+        dead=_dead(loader, planned),
+        place=(file.spec_id, partition_key(file.partition)),
+    )
+
+
+def _dead(loader: TableLoader, planned: PlannedFile) -> tuple[tuple[int, int], ...]:
+    """How many rows each version deleted; a row that was deleted twice counts for the first."""
+    gone = BitMap64()
+    counts: list[tuple[int, int]] = []
+    for delete, at in zip(planned.deletes, planned.deleted_at, strict=True):
+        rows = loader.positions(delete).in_file(planned.file.path) - gone
+        if rows:
+            counts.append((int(at), len(rows)))
+            gone |= rows
+    return tuple(counts)
