@@ -12,11 +12,12 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 from headgate.forks import renew_after_fork
 from headgate.model.identifiers import TxId
@@ -71,6 +72,13 @@ class Host(Protocol):
         ...
 
     def process(self) -> int: ...
+
+    def common(self) -> MutableMapping[Hashable, Any]:
+        """What the parts of this process have in common, by name. Each is there as long as somebody holds it.
+
+        Of two that are put under one name at the same moment, either may stay.
+        """
+        ...
 
 
 class _Workers:
@@ -152,6 +160,7 @@ class SystemHost:
 
     def __init__(self) -> None:
         self._workers = _Workers()
+        self._common: WeakValueDictionary[Hashable, Any] = WeakValueDictionary()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
@@ -195,6 +204,9 @@ class SystemHost:
 
     def process(self) -> int:
         return os.getpid()
+
+    def common(self) -> MutableMapping[Hashable, Any]:
+        return self._common
 
 
 def _unicode(name: str) -> str:

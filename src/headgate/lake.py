@@ -165,7 +165,9 @@ class Lake(LakeServices, LakeObjects):
         genesis = empty_state(identity, identity_bytes)
         log = CommitLog(driver, identity, genesis)
         checkpoints = Checkpoints(log, genesis)
+        before = log.shared_before()
         checkpoints.open()
+        log.share(before)
         return cls(log, checkpoints, retry, Announcements(driver, heartbeat), hooks)
 
     # --- looking -----------------------------------------------------------------------------------------
@@ -634,9 +636,9 @@ class Lake(LakeServices, LakeObjects):
         """Reads the metadata of tables, each object once."""
         # Made when first needed: loading pyiceberg takes longer than most commands that need no table.
         if self._loader is None:
-            from headgate.iceberg.loader import TableLoader
+            from headgate.iceberg.loader import TableLoader, TableMemory
 
-            self._loader = TableLoader(self._driver)
+            self._loader = TableLoader(self._driver, self._log.companion("tables", TableMemory))
         return self._loader
 
     @property

@@ -1,7 +1,7 @@
 """From the table changes of a transaction to what its record says, and the objects that must be there first.
 
 Done anew for every version that is tried, on the tables as they are at the version before. Data files are
-never written again; only the small metadata objects are.
+never written again, nor are the manifests that list them; only what depends on the version is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata, new_table, with_previous, with_properties
 from headgate.iceberg.snapshot import (
     Dead,
+    Drafts,
     FileChange,
     Occasion,
     Snapshot,
@@ -37,13 +38,14 @@ from headgate.model.table import PathChange, TableAction, TableCommit, TableName
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a version."""
+    """One try at a version. `drafts` is what earlier ones of the transaction made, and is added to."""
 
     state: LakeState
     txid: TxId
     now: datetime
     divisor: int
     remarks: Mapping[str, str]
+    drafts: Drafts = field(default_factory=dict)
 
     @property
     def version(self) -> Version:
@@ -54,7 +56,7 @@ class Attempt:
         return int(self.now.timestamp() * 1000)
 
     def occasion(self) -> Occasion:
-        return Occasion(self.version, self.txid, self.now_ms, self.divisor, self.remarks)
+        return Occasion(self.version, self.txid, self.now_ms, self.divisor, self.remarks, self.drafts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,17 @@ that are given the exact metadata file need neither.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
+from headgate.forks import renew_after_fork
 from headgate.model.identifiers import Version, unpadded
 from headgate.model.table import TableRef
 
 MAX_ROUNDS = 8
-"""How often we look whether somebody else's newer version needs to be announced in place of ours."""
+"""How often we look whether the hint must name somebody else's newer version in place of ours."""
 
 
 def publish(
@@ -23,19 +25,50 @@ def publish(
     newest: Callable[[], TableRef | None],
     metadata: Callable[[TableRef], bytes],
 ) -> None:
-    """Announces `table`, or what it has become meanwhile: the announcement ends at the newest version.
+    """Announces `table`; the hint ends at the newest version that anybody has announced.
 
-    Two writers may announce at the same time and the older one may write last; each therefore looks again
-    after writing, and announces the newer one in its place.
+    Two writers may announce at the same time, and the older one may write its hint last; each therefore looks
+    again after writing, and puts the newer one into the hint. If the metadata of that one is not there yet,
+    its writer will write the hint later than we did.
     """
+    driver.put(_metadata_key(table), metadata(table))
     for _ in range(MAX_ROUNDS):
-        version = version_of(table)
-        driver.put(f"{table.location}/metadata/v{version}.metadata.json", metadata(table))
-        driver.put(f"{table.location}/metadata/version-hint.text", str(version).encode())
+        driver.put(f"{table.location}/metadata/version-hint.text", str(version_of(table)).encode())
         now = newest()
-        if now is None or now == table:
+        if now is None or now == table or now.location != table.location:
+            return
+        if driver.tail(_metadata_key(now), 1) is None:
             return
         table = now
+
+
+def _metadata_key(table: TableRef) -> str:
+    return f"{table.location}/metadata/v{version_of(table)}.metadata.json"
+
+
+class Announced:
+    """What the writers of a process have to announce of one table: the newest for all of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._due: TableRef | None = None
+        self._done: Version | None = None
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
+
+    def announce(self, table: TableRef, announce: Callable[[TableRef], None]) -> None:
+        """Has `announce` called for `table`, or for a newer one of another thread; returns when it was."""
+        version = version_of(table)
+        if self._due is None or version_of(self._due) < version:
+            self._due = table
+        with self._lock:
+            if self._done is not None and self._done >= version:
+                return
+            due = max(self._due, table, key=version_of)
+            announce(due)
+            self._done = version_of(due)
 
 
 def version_of(table: TableRef) -> Version:

@@ -8,7 +8,7 @@ another writer can see exists before the record is decided.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 
 
 NOTHING_SPENT = Effort()
+LONGEST_SHARED_WAIT_SECONDS = 0.25
+"""A wait that is no longer is one of all writers of the process. A longer one, which only a patient policy
+asks for, is no business of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +111,8 @@ class Transaction(Catalog[None]):
         self._stage = Stage.OPEN
         self._offered: _Offer | None = None
         self._committed: Record | None = None
+        self._drafts: dict[Hashable, Any] = {}
+        self._written: set[str] = set()
         self._effort = effort
         self._patience_seconds = effort.left_seconds(retry)
         self._result: CommitResult | None = None
@@ -366,13 +371,13 @@ class Transaction(Catalog[None]):
             losses += 1
         while self._result is None:
             if losses:
-                self._wait(losses, until)
+                self._wait_alone(losses, until)
             self._try_in_turn(losses, waiting)
             losses += 1
         return self.result
 
     def _try_in_turn(self, losses: int, waiting: Waiting) -> None:
-        """One attempt, while the other threads of this handle wait.
+        """One attempt, while the other threads of this process wait.
 
         If the turn does not come in time, it is done without: nothing but time depends on turns.
         """
@@ -380,6 +385,7 @@ class Transaction(Catalog[None]):
         left = max(0.0, waiting.until - self._host.elapsed())
         try:
             turn.acquire(timeout=min(left, threading.TIMEOUT_MAX))
+            self._let_others_pass(losses, waiting.until)
             self._try(losses, waiting)
         finally:
             # Asked of the lock itself: a Ctrl-C can come between having taken the turn and knowing it.
@@ -423,11 +429,15 @@ class Transaction(Catalog[None]):
             if isinstance(error, ContestedError):
                 raise self._out_of_time() from error
             raise
+        if self._decided(self._offered, outcome):
+            self._remember(tables)
+
+    def _remember(self, tables: Sequence[PreparedTable]) -> None:
+        """Keeps what was written. Only now: an attempt that was lost gave its manifests another number."""
         for table in tables:
             if table.metadata is not None:
                 key = table.commit.table.metadata
                 self._loader().remember(key, table.metadata, table.manifests, table.entries)
-        self._decided(self._offered, outcome)
 
     def _prepare(self) -> list[PreparedTable]:
         """Writes the metadata objects of the changed tables for the next version. Nobody sees them yet."""
@@ -436,11 +446,17 @@ class Transaction(Catalog[None]):
         from headgate.preparation import Attempt, prepare  # loads pyiceberg, which only tables need
 
         attempt = Attempt(
-            self._state, self._txid, self._host.now(), self._log.identity.divisor, self._envelope.remarks()
+            self._state,
+            self._txid,
+            self._host.now(),
+            self._log.identity.divisor,
+            self._envelope.remarks(),
+            self._drafts,
         )
         tables = prepare(self._loader(), list(self._changes.tables.values()), attempt)
-        objects = [item for table in tables for item in table.objects.items()]
+        objects = [item for table in tables for item in table.objects.items() if item[0] not in self._written]
         self._host.together([partial(self._log.driver.put, key, data) for key, data in objects])
+        self._written.update(key for key, _ in objects)
         return tables
 
     def _settle(self, offer: _Offer, waiting: Waiting) -> bool:
@@ -456,12 +472,14 @@ class Transaction(Catalog[None]):
             case Committed():
                 self._state = self._log.absorb(offer.state, offer.record.encode()).state
                 self._committed = offer.record
+                self._log.pressure.won()
                 self._end(self._result_at(offer.record.version))
                 return True
             case Lost(data):
                 entry = self._log.absorb(offer.state, data)
                 self._state, self._unchecked = entry.state, (*self._unchecked, entry.record)
                 self._withdraw()
+                self._log.pressure.lost()
                 return False
             case Unknown(version, _, error):
                 raise CommitUnknownError(
@@ -514,16 +532,31 @@ class Transaction(Catalog[None]):
 
     # --- other writers ----------------------------------------------------------------------------------
 
-    def _wait(self, losses: int, until: float) -> None:
-        """Lets others pass, but not beyond `until`, then reads what they did."""
-        left = max(0.0, until - self._host.elapsed())
-        seconds = min(left, delay_seconds(self._retry, losses, self._host.chance()))
+    def _wait_alone(self, losses: int, until: float) -> None:
+        """After a loss: tells the writers of this process to let others pass, or waits alone if it is long."""
+        pressure = self._log.pressure
+        delay = delay_seconds(self._retry, max(losses, pressure.losses), self._host.chance())
+        if delay <= LONGEST_SHARED_WAIT_SECONDS:
+            pressure.calm_at = self._host.elapsed() + delay
+        else:
+            self._sleep(delay, until)
+
+    def _let_others_pass(self, losses: int, until: float) -> None:
+        """Waits as long as those who lost of late asked for, then reads what others did meanwhile.
+
+        All writers of this process wait: whoever comes next would lose to the same others.
+        """
+        self._sleep(self._log.pressure.calm_at - self._host.elapsed(), until)
+        ahead = read_ahead(losses, self._log.identity.divisor) if losses else 0
+        if ahead:
+            self._follow(self._log.catch_up(self._state, ahead))
+
+    def _sleep(self, seconds: float, until: float) -> None:
+        """Sleeps, but not beyond `until`."""
+        seconds = min(seconds, until - self._host.elapsed())
         if seconds > 0:
             self._host.sleep(seconds)
             self._effort = self._effort.waited(seconds)
-        ahead = read_ahead(losses, self._log.identity.divisor)
-        if ahead:
-            self._follow(self._log.catch_up(self._state, ahead))
 
     def _follow(self, progress: Progress) -> None:
         self._state, self._unchecked = progress.state, (*self._unchecked, *progress.records)

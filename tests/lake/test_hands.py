@@ -56,7 +56,7 @@ def test_locks_that_are_taken_during_a_fork_are_free_in_the_child(tmp_path: Path
     loader = lake._table_loader()
     with (
         lake._announcements._lock,
-        lake._log._lock,
+        lake._log._memory.lock,
         loader._metadata._lock,
         loader._lists._lock,
         loader._entries._lock,

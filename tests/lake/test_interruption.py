@@ -144,7 +144,7 @@ def is_taken(lake: hg.Lake) -> bool:
             lake._log.turn.release()
         return taken
 
-    return lake._log._lock.locked() or not ELSEWHERE.submit(free).result()
+    return lake._log._memory.lock.locked() or not ELSEWHERE.submit(free).result()
 
 
 def settle(tx: hg.Transaction) -> bool:

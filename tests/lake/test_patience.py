@@ -353,5 +353,5 @@ def test_an_attempt_is_never_made_below_what_the_handle_has_seen() -> None:
     for number in range(12):
         other.set_properties({f"other-{number}": "1"})
     assert lake.version == 12
-    lake._log._recent.clear()
+    lake._log._memory.recent.clear()
     assert tx.commit().attempts == 1

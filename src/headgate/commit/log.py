@@ -7,38 +7,28 @@ log; the log itself only remembers the newest state that anybody has seen, so th
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from headgate.commit.driver import Driver, Waiting
 from headgate.commit.layout import RecordLayout, checkpoint_key
+from headgate.commit.memory import Entry, LogMemory, Pressure
 from headgate.commit.strategy import LAYOUTS, CommitStrategy, layout_named, strategy_named
 from headgate.core.chain import follow
-from headgate.core.windows import boundary_at_or_before
 from headgate.errors import CorruptLakeError, StorageError
-from headgate.forks import renew_after_fork
-from headgate.model.identifiers import Version
+from headgate.model.identifiers import GENESIS, Version
 from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
 from headgate.model.record import Record
 from headgate.model.state import LakeState
+from headgate.storage.capabilities import KnowsItsPlace
 
-RECENT_RECORDS = 256
-"""How many records a handle keeps, so that its transactions do not fetch the same record again."""
-RECENT_BOUNDARIES = 16
-"""How many boundary states a handle keeps, until their checkpoints are written."""
+T = TypeVar("T")
+
 RECORDS_AT_ONCE = 64
 MAX_RECORDS_BEHIND = 10_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A decided record with its bytes, and the state after it."""
-
-    record: Record
-    data: bytes
-    state: LakeState
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,35 +46,80 @@ class CommitLog:
     def __init__(self, driver: Driver, identity: LakeIdentity, genesis: LakeState) -> None:
         self.driver = driver
         self.identity = identity
-        self._lock = threading.Lock()
-        self.turn = threading.RLock()
-        """Lets one thread of this handle at a time claim a version: they would only race each other for it.
+        self._memory = LogMemory(genesis, identity.divisor)
 
-        Nothing depends on it: other handles and other processes take no turns. Of the kind that knows its
-        owner, so that whoever may have taken it can try to give it back.
+    # --- what is known without asking --------------------------------------------------------------------
+
+    @property
+    def turn(self) -> threading.RLock:
+        """Lets one thread of this process at a time claim a version: they would only race each other for it.
+
+        Nothing depends on it: other processes take no turns.
         """
-        self._newest = genesis
-        self._boundaries: dict[Version, LakeState] = {genesis.version: genesis}
-        self._recent: dict[Version, Entry] = {}
-        renew_after_fork(self)
+        return self._memory.turn
 
-    def after_fork(self) -> None:
-        self._lock = threading.Lock()
-        self.turn = threading.RLock()
+    @property
+    def pressure(self) -> Pressure:
+        """How much the writers of this process lost of late."""
+        return self._memory.pressure
 
     @property
     def newest(self) -> LakeState:
-        """The newest state that this handle has seen."""
-        return self._newest
+        """The newest state that this handle, or one that it shares with, has seen."""
+        return self._memory.newest
+
+    def shared_before(self) -> tuple[LogMemory, LakeState] | None:
+        """What the handles of this process on the same lake share, and how far they are: for `share`."""
+        place = self._place()
+        if place is None:
+            return None
+        memory = self.driver.host.common().setdefault(place, self._memory)
+        return memory, memory.newest
+
+    def share(self, before: tuple[LogMemory, LakeState] | None) -> None:
+        """Shares with the other handles, now that this one has read the log by itself.
+
+        `before` is from before it did. What they knew then must be in the log: if it is not, the lake was
+        replaced or set back, and they must not be believed by those who open it from now on.
+        """
+        place = self._place()
+        if before is None or place is None:
+            return
+        memory, known = before
+        if not self._has(known):
+            self.driver.host.common()[place] = self._memory
+        elif memory is not self._memory:
+            for entry in self._memory.recent.values():
+                memory.remember(entry)
+            memory.see(self._memory.newest)
+            self._memory = memory
+
+    def companion(self, name: str, make: Callable[[], T]) -> T:
+        """What those who share this log share besides."""
+        return self._memory.companion(name, make)
+
+    def _place(self) -> tuple[object, ...] | None:
+        store = self.driver.store
+        place = store.place() if isinstance(store, KnowsItsPlace) else None
+        return None if place is None else (place, self.identity.lake_id)
+
+    def _has(self, state: LakeState) -> bool:
+        if state.version in (GENESIS, self.newest.version):
+            return state.version == GENESIS or state.digest == self.newest.digest
+        try:
+            return state.version < self.newest.version and digest(self.data(state.version)) == state.digest
+        except CorruptLakeError:  # its record is gone
+            return False
 
     def state_at_boundary(self, boundary: Version) -> LakeState | None:
-        """The state at a boundary, if this handle passed it a short while ago."""
-        return self._boundaries.get(boundary)
+        """The state at a boundary, if it was passed a short while ago."""
+        return self._memory.boundaries.get(boundary)
 
     def begin_at(self, checkpoint: LakeState) -> None:
         """Takes a checkpoint for the newest known state, if it is newer than what is known."""
-        with self._lock:
-            self._see(checkpoint)
+        self._memory.see(checkpoint)
+
+    # --- reading -----------------------------------------------------------------------------------------
 
     def strategy(self, state: LakeState, waiting: Waiting) -> CommitStrategy:
         """How the version after `state` is claimed."""
@@ -94,12 +129,12 @@ class CommitLog:
     def absorb(self, state: LakeState, data: bytes) -> Entry:
         """The entry whose record bytes are known to be decided for the version after `state`."""
         version = state.version.next()
-        known = self._recent.get(version)
+        known = self._memory.recent.get(version)
         if known is not None and known.data == data:
             return known
         record, after = follow(state, data, self._layout(state).record_key(version))
         entry = Entry(record, data, after)
-        self._remember(entry)
+        self._memory.remember(entry)
         return entry
 
     def advance(self, state: LakeState, at_most: int) -> Progress:
@@ -122,15 +157,15 @@ class CommitLog:
         return Progress(state, tuple(records), ended=False)
 
     def follow_seen(self, state: LakeState) -> Progress:
-        """Goes on from `state` to the newest version that this handle has seen.
+        """Goes on from `state` to the newest version that is known without asking.
 
-        Asks storage only for records that the handle no longer keeps.
+        Asks storage only for records that are no longer kept.
         """
         records: list[Record] = []
-        goal = self._newest.version
+        goal = self.newest.version
         while state.version < goal:
             missing = goal.number - state.version.number
-            known = self._recent.get(state.version.next()) is not None
+            known = self._memory.recent.get(state.version.next()) is not None
             progress = self.advance(state, 1 if known else min(RECORDS_AT_ONCE, missing))
             if progress.ended:
                 raise CorruptLakeError(f"the record of version {progress.state.version.next()} is gone")
@@ -208,10 +243,10 @@ class CommitLog:
         return self.driver.host.together([partial(self._read_one, Version(number)) for number in numbers])
 
     def _read_one(self, version: Version) -> tuple[bytes, str]:
-        likely = layout_named(self._newest.next_strategy)
+        likely = layout_named(self.newest.next_strategy)
         # The likely place first; a version is decided in one layout only, so the order is a matter of cost.
         keys = dict.fromkeys(layout.record_key(version) for layout in (likely, *LAYOUTS.values()))
-        known = self._recent.get(version)
+        known = self._memory.recent.get(version)
         for key in keys:
             data = known.data if known is not None else self.driver.get(key)
             if data is not None:
@@ -232,23 +267,8 @@ class CommitLog:
         return data
 
     def _fetch_one(self, layout: RecordLayout, version: Version) -> bytes | None:
-        known = self._recent.get(version)
+        known = self._memory.recent.get(version)
         return known.data if known is not None else self.driver.get(layout.record_key(version))
 
     def _layout(self, state: LakeState) -> RecordLayout:
         return layout_named(state.next_strategy)
-
-    def _remember(self, entry: Entry) -> None:
-        with self._lock:
-            self._see(entry.state)
-            self._recent[entry.record.version] = entry
-            while len(self._recent) > RECENT_RECORDS:
-                del self._recent[next(iter(self._recent))]
-
-    def _see(self, state: LakeState) -> None:
-        if state.version > self._newest.version:
-            self._newest = state
-        if state.version == boundary_at_or_before(state.version, self.identity.divisor):
-            self._boundaries[state.version] = state
-            while len(self._boundaries) > RECENT_BOUNDARIES:
-                del self._boundaries[min(self._boundaries)]

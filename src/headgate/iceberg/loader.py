@@ -17,9 +17,9 @@ from headgate.iceberg.positions import Positions, decode_positions
 
 KEPT_TABLES = 256
 KEPT_ENTRIES = 200_000
-"""How many entries of manifests a handle keeps in memory, over all tables."""
+"""How many entries of manifests are kept in memory, over all tables."""
 KEPT_POSITIONS = 10_000_000
-"""How many positions of deleted rows a handle keeps in memory; together they take about 20 MB."""
+"""How many positions of deleted rows are kept in memory; together they take about 20 MB."""
 
 T = TypeVar("T")
 
@@ -53,16 +53,25 @@ class _Kept(Generic[T]):
                 self._total -= self._weight(self._values.pop(oldest))
 
 
+class TableMemory:
+    """What was read of the tables of a lake, by the names of objects. Handles on the same place share it."""
+
+    def __init__(self) -> None:
+        self.metadata: _Kept[TableMetadata] = _Kept(KEPT_TABLES, lambda _: 1)
+        self.lists: _Kept[tuple[Manifest, ...]] = _Kept(KEPT_TABLES, lambda _: 1)
+        self.entries: _Kept[tuple[Entry, ...]] = _Kept(KEPT_ENTRIES, lambda entries: len(entries) + 1)
+        self.positions: _Kept[Positions] = _Kept(KEPT_POSITIONS, lambda positions: len(positions) + 1)
+
+
 class TableLoader:
     """Tables of one lake. Safe to share between threads."""
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: Driver, memory: TableMemory | None = None) -> None:
         self.driver = driver
         self._root = driver.store.uri()
-        self._metadata: _Kept[TableMetadata] = _Kept(KEPT_TABLES, lambda _: 1)
-        self._lists: _Kept[tuple[Manifest, ...]] = _Kept(KEPT_TABLES, lambda _: 1)
-        self._entries: _Kept[tuple[Entry, ...]] = _Kept(KEPT_ENTRIES, lambda entries: len(entries) + 1)
-        self._positions: _Kept[Positions] = _Kept(KEPT_POSITIONS, lambda positions: len(positions) + 1)
+        known = TableMemory() if memory is None else memory
+        self._metadata, self._lists = known.metadata, known.lists
+        self._entries, self._positions = known.entries, known.positions
 
     def uri(self, key: str) -> str:
         """How other engines name the object `key`."""

@@ -1,17 +1,18 @@
 """From a change of files to a snapshot: manifests, the manifest list, and the new metadata.
 
-Pure: bytes in, bytes out. The names of all objects carry the transaction, so nobody else uses them; what
-depends on the version carries the version too, and is made anew when a version was lost.
+Bytes in, bytes out. The names of all objects carry the transaction, so nobody else uses them, and the version
+for which they were made. What depends on the version is made anew when it was lost; a manifest of files that
+are added does not, since they inherit their number from the manifest list, and is made once.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyiceberg.conversions import to_bytes
 from pyiceberg.partitioning import PartitionSpec
@@ -67,14 +68,28 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True)
+class Draft:
+    """A manifest that a transaction has made, for whichever version it will get."""
+
+    entries: tuple[Entry, ...]
+    path: str
+    data: bytes
+
+
+Drafts: TypeAlias = dict[Hashable, Draft]
+"""The manifests that a transaction has made, by what is in them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Occasion:
-    """The commit that a snapshot belongs to."""
+    """The commit that a snapshot belongs to. `drafts` are those of its transaction, and are added to."""
 
     version: Version
     txid: TxId
     timestamp_ms: int
     divisor: int
     remarks: Mapping[str, str] = field(default_factory=dict)
+    drafts: Drafts = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +262,11 @@ class _Maker:
         """A manifest with `entries`, and with all that the manifests `unseen` list, as it is there."""
         owner: DataFile | Manifest = entries[0].file if entries else next(iter(unseen))
         spec = self._metadata.specs[owner.spec_id]
-        number, txid = self._occasion.version.number, self._occasion.txid
-        path = f"{self._metadata.location}/metadata/{number}-{txid}-m{len(self.objects)}.avro"
+        number = self._occasion.version.number
         schema = self._metadata.schema_of(spec)
         listed = Listed(tuple(entries), tuple(pack for known in unseen.values() for pack in known.packs))
-        data = encode_manifest(listed, schema, spec, owner.content)
+        draft = self._draft(listed, schema, spec, owner.content)
+        path, data = draft.path, draft.data
         self.objects[path] = data
         self.listed[path] = listed
         live = [e.sequence_number or number for e in entries if e.status is not Status.DELETED]
@@ -267,6 +282,24 @@ class _Maker:
             **_counts(entries, unseen),
             partitions=summaries(partitions, schema, spec),
         )
+
+
+    def _draft(self, listed: Listed, schema: Schema, spec: PartitionSpec, content: Content) -> Draft:
+        """The manifest in bytes, as it was made for an earlier attempt if nothing in it has changed."""
+        entries, drafts = listed.entries, self._occasion.drafts
+        made_of = (self._metadata.uuid, schema.schema_id, spec.spec_id, content, len(entries))
+        what = (*made_of, entries[0].file.path if entries else None)
+        known = drafts.get(what)
+        if known is not None and not listed.packs and known.entries == entries:
+            return known
+        number, txid = self._occasion.version.number, self._occasion.txid
+        path = f"{self._metadata.location}/metadata/{number}-{txid}-m{len(self.objects)}.avro"
+        draft = Draft(entries, path, encode_manifest(listed, schema, spec, content))
+        # Others are merged, or say what is removed: they hold what another writer may have changed.
+        own = all(entry.status is Status.ADDED and entry.snapshot_id == self.snapshot_id for entry in entries)
+        if entries and own and not listed.packs:
+            drafts[what] = draft
+        return draft
 
 
 def _counts(entries: Sequence[Entry], unseen: Iterable[Manifest]) -> dict[str, Any]:

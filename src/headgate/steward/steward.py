@@ -24,7 +24,7 @@ from headgate.model.record import Record
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableAction, TableCommit, TableRef
-from headgate.publishing import publish
+from headgate.publishing import Announced, publish
 from headgate.steward.control import ControlEntries
 from headgate.steward.hooks.hook import Hook
 from headgate.steward.hooks.nesting import is_running
@@ -79,7 +79,7 @@ class Steward:
         """What is due once `record` is decided and `state` is the lake after it. Raises for no failure."""
         postponed = [
             *self._attempted(
-                [(f"publishing {t.name}", partial(self.publish, t.name, t.table)) for t in published(record)]
+                [(f"publishing {t.name}", partial(self._announce, t.name, t.table)) for t in published(record)]
             ),
             *self._attempted([("checkpoint and clean-up", partial(self._checkpoint, state))]),
         ]
@@ -122,6 +122,11 @@ class Steward:
     def _event(self, record: Record) -> CommitEvent:
         store = self.log.driver.store
         return commit_event(record, self.log.identity.lake_id, store.describe(), store.uri())
+
+    def _announce(self, name: str, table: TableRef) -> None:
+        """Publishes a table after a commit: once for all threads of this process that have just committed."""
+        announced = self.log.companion(f"announced {table.location}", Announced)
+        announced.announce(table, partial(self.publish, name))
 
     def publish(self, name: str, table: TableRef) -> None:
         """Announces a table, as it was or as it is by now, to engines that open it by path."""

@@ -2,8 +2,8 @@
 
 A store is asked for a promise with `isinstance`. Every store gives the three that any storage can give:
 reading, writing and listing. `PutIfAbsent` and `RenameNoReplace` are extra, and decide which commit
-strategies a lake can use. `HoldObject` is for places that can be replaced under our feet; `ReadTail` and
-`ListSizes` save requests.
+strategies a lake can use. `HoldObject` is for places that can be replaced under our feet; `ReadTail`,
+`ListSizes` and `KnowsItsPlace` save requests.
 
 Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
 `StorageRefusedError` when certainly nothing changed, `NoAnswerError` when that cannot be known.
@@ -13,7 +13,7 @@ A store repeats what its service wants repeated, within a time that it bounds; n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -140,5 +140,15 @@ class HoldObject(Protocol):
         From then on every request is refused, with nothing changed, once this very object is gone or another
         one stands in its place: the directory was removed, unmounted, restored or made anew. Asking again
         only checks that the first one is still there. Not a request: it costs nothing on a network.
+        """
+        ...
+
+
+@runtime_checkable
+class KnowsItsPlace(Protocol):
+    def place(self) -> Hashable | None:
+        """Equal for two stores of a process only if they are the same place, opened in the same way.
+
+        None as long as that cannot be told.
         """
         ...

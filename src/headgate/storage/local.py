@@ -13,7 +13,7 @@ import functools
 import os
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +154,13 @@ class LocalStore:
         weakref.finalize(self, os.close, descriptor).atexit = False
         self._held = _Held(path, descriptor)
         return True
+
+    def place(self) -> Hashable | None:
+        # Only of what is held: a path alone can lead to something else tomorrow.
+        if self._held is None:
+            return None
+        held = os.fstat(self._held.descriptor)
+        return (str(self._root), self._fsync, held.st_dev, held.st_ino)
 
     def describe(self) -> str:
         return str(self._root)

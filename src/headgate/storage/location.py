@@ -189,7 +189,9 @@ def _object(url: str, options: Options) -> Store:
     except (BaseError, ValueError, TypeError) as error:
         reason = str(error).strip().split("\n", maxsplit=1)[0]
         raise InvalidInputError(f"cannot use {place}: {clean_text(reason)}") from None
-    return ObjectStore(store, place)
+    # As texts: two stores are the same place if they were told the same.
+    settings = tuple(sorted((name, str(value)) for name, value in (config | client).items()))
+    return ObjectStore(store, place, settings=settings)
 
 
 def _refuse_unclear_place(url: str, service: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -158,13 +158,20 @@ class ObjectStore:
     """Gives `PutIfAbsent` (whether the service keeps that promise is for the probe to find out).
 
     Renaming is not offered: object storage copies and deletes, which is not one step. An object that is
-    missing and a bucket that is missing are told apart: the latter is an error.
+    missing and a bucket that is missing are told apart: the latter is an error. `settings` are those that
+    the store was opened with, if they tell all there is to know of it.
     """
 
-    def __init__(self, store: Any, url: str, *, keys_per_page: int = KEYS_PER_PAGE) -> None:
+    def __init__(
+        self, store: Any, url: str, *, keys_per_page: int = KEYS_PER_PAGE, settings: Hashable | None = None
+    ) -> None:
         self._store = store
         self._url = url
+        self._settings = settings
         self._keys_per_page = keys_per_page
+
+    def place(self) -> Hashable | None:
+        return None if self._settings is None else (self._url, self._settings)
 
     def describe(self) -> str:
         return self._url

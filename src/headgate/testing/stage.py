@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from headgate.errors import NoAnswerError, StorageRefusedError
 from headgate.model.identifiers import TxId
@@ -296,3 +296,7 @@ class StageHost:
 
     def process(self) -> int:
         return 1
+
+    def common(self) -> MutableMapping[Hashable, Any]:
+        """Nothing: every handle is a process."""
+        return {}
