@@ -5,11 +5,10 @@ Any number of writers commit to one lake, on any storage that can PUT, GET and L
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from headgate import hooks
-from headgate.core.log_entry import LogEntry
-from headgate.core.retry import RetryPolicy
 from headgate.errors import (
     AlreadyExistsError,
     CommitUnknownError,
@@ -23,21 +22,24 @@ from headgate.errors import (
     StorageError,
     UnsupportedError,
 )
-from headgate.examination import fsck
-from headgate.hooks import Hook
-from headgate.lake import Lake
-from headgate.materializing import RefreshResult
-from headgate.model.fsck import Finding, FsckReport
-from headgate.model.instant import Instant
 from headgate.release import __version__
-from headgate.result import CommitResult, Diagnosis, Resolution
-from headgate.transaction import Transaction
-from headgate.view import LakeView
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headgate import hooks
+    from headgate.core.log_entry import LogEntry
+    from headgate.core.retry import RetryPolicy
+    from headgate.examination import fsck
+    from headgate.hooks import Hook
+    from headgate.lake import Lake
+    from headgate.materializing import RefreshResult
+    from headgate.model.fsck import Finding, FsckReport
+    from headgate.model.instant import Instant
+    from headgate.result import CommitResult, Diagnosis, Resolution
     from headgate.table import Table
+    from headgate.transaction import Transaction
+    from headgate.view import LakeView
 
 __all__ = [
     "AlreadyExistsError",
@@ -72,12 +74,40 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Table":
-        from headgate.table import Table  # loads pyiceberg, which not every program needs
+_HOMES = MappingProxyType(
+    {
+        "CommitResult": "headgate.result",
+        "Diagnosis": "headgate.result",
+        "Finding": "headgate.model.fsck",
+        "FsckReport": "headgate.model.fsck",
+        "Hook": "headgate.hooks",
+        "Instant": "headgate.model.instant",
+        "Lake": "headgate.lake",
+        "LakeView": "headgate.view",
+        "LogEntry": "headgate.core.log_entry",
+        "RefreshResult": "headgate.materializing",
+        "Resolution": "headgate.result",
+        "RetryPolicy": "headgate.core.retry",
+        "Table": "headgate.table",
+        "Transaction": "headgate.transaction",
+        "fsck": "headgate.examination",
+    }
+)
+"""Names that are loaded when they are first used: `headgate --help` waits for none of them."""
 
-        return Table
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:
+    if name == "hooks":
+        return import_module("headgate.hooks")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def session(master: str = "local[*]", *, app_name: str = "headgate", **conf: object) -> SparkSession:

@@ -41,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("command", ["list", "status", "run", "retry"])
 def test_every_command_teaches(command: str) -> None:
-    assert f"Example: headgate hooks {command} ./lake" in " ".join(
+    assert f"Examples: headgate hooks {command} ./lake" in " ".join(
         run("hooks", command, "--help").output.split()
     )
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headgate.cli import output, streams
 from headgate.cli import tables as table_output
 from headgate.cli.engine import engine
+from headgate.cli.examples import examples
 from headgate.cli.failure import REFUSED, reported
 from headgate.cli.hook_output import tell_hook_failures
 from headgate.cli.instants import INSTANT_COLUMNS, instant_json, instant_row
@@ -28,11 +29,14 @@ from headgate.cli.options import (
     open_with_hooks,
     store_options,
 )
+from headgate.cli.progress import working
 from headgate.cli.watching import begin_watching
 from headgate.errors import InvalidInputError, NotFoundError
-from headgate.lake import Lake
-from headgate.model.probe import ProbeReport
 from headgate.release import __version__
+
+if TYPE_CHECKING:
+    from headgate.lake import Lake
+    from headgate.model.probe import ProbeReport
 
 app = typer.Typer(
     name="headgate",
@@ -72,7 +76,7 @@ def headgate(
             ctx.call_on_close(begin_watching(metrics_file))
 
 
-@app.command(epilog="Example: headgate init ./lake")
+@app.command(epilog=examples("headgate init ./lake"))
 def init(
     place: Place,
     strategy: Annotated[
@@ -87,10 +91,17 @@ def init(
 ) -> None:
     """Make a new, empty lake. Tries out the storage and chooses the best commit strategy for it."""
     with reported(as_json=json):
+        from headgate.lake import Lake
+
         reports: list[ProbeReport] = []
-        lake = Lake.init(
-            place, strategy=strategy, divisor=divisor, options=store_options(option), on_probe=reports.append
-        )
+        with working("trying out the storage …"):
+            lake = Lake.init(
+                place,
+                strategy=strategy,
+                divisor=divisor,
+                options=store_options(option),
+                on_probe=reports.append,
+            )
         if json:
             found = {"promises": output.report_json(reports[0]), "left_by_probe": list(reports[0].left)}
             output.print_json(output.lake_json(lake) | found)
@@ -99,7 +110,7 @@ def init(
         output.say(f"made a lake at {lake.place} with the strategy {lake.strategy}")
 
 
-@app.command(epilog="Example: headgate tables ./lake --version 3")
+@app.command(epilog=examples("headgate tables ./lake --version 3"))
 def tables(
     place: Place,
     version: AtVersion = None,
@@ -109,7 +120,9 @@ def tables(
     """List the tables, with their rows, files and bytes, and views and mounts. No data file is opened."""
     with reported(as_json=json):
         view = open_at(place, option, version, None, None)
-        shown = [table_output.listed_json(view, name) for name in sorted((*view.tables(), *view.objects))]
+        names = sorted((*view.tables(), *view.objects))
+        with working("reading the tables …"):
+            shown = [table_output.listed_json(view, name) for name in names]
         if json:
             output.print_json(shown)
         else:
@@ -117,7 +130,7 @@ def tables(
             output.print_rows(f"{place}, version {view.version}", table_output.TABLE_COLUMNS, lines)
 
 
-@app.command(epilog="Example: headgate log ./lake --limit 5")
+@app.command(epilog=examples("headgate log ./lake --limit 5"))
 def log(
     place: Place,
     limit: Annotated[int, typer.Option(min=1, help="How many commits to show.")] = 20,
@@ -140,9 +153,15 @@ def log(
     """Show the commits, newest first. Every record is checked against the digest in the next one."""
     with reported(as_json=json):
         lake = open_lake(place, option)
-        entries = lake.log(
-            limit=None if everything else limit, before=before, table=table, user=user, since=since, kind=kind
-        )
+        with working("reading the log …"):
+            entries = lake.log(
+                limit=None if everything else limit,
+                before=before,
+                table=table,
+                user=user,
+                since=since,
+                kind=kind,
+            )
         if json:
             output.print_json([entry.record for entry in entries])
             return
@@ -155,7 +174,7 @@ def log(
             output.say(f"{left} older: {older}")
 
 
-@app.command(epilog="Examples: headgate timeline ./lake --pending --- headgate timeline ./lake --cancel TXID")
+@app.command(epilog=examples("headgate timeline ./lake --pending", "headgate timeline ./lake --cancel TXID"))
 def timeline(
     place: Place,
     limit: Annotated[int, typer.Option(min=0, help="How many commits to show.")] = 20,
@@ -182,7 +201,8 @@ def timeline(
             _cancel(open_with_hooks(place, option, config), cancel, json=json)
             return
         lake = open_lake(place, option)
-        instants = lake.timeline(limit=limit, pending=pending)
+        with working("reading the log …"):
+            instants = lake.timeline(limit=limit, pending=pending)
         if json:
             output.print_json([instant_json(instant) for instant in instants])
         else:
@@ -200,7 +220,7 @@ def _cancel(lake: Lake, txid: str, *, json: bool) -> None:
 
 
 @app.command(
-    epilog="Examples: headgate show ./lake --version 3 --- headgate show ./lake sales.orders --tag eom"
+    epilog=examples("headgate show ./lake --version 3", "headgate show ./lake sales.orders --tag eom")
 )
 def show(
     place: Place,
@@ -250,7 +270,7 @@ def _record(lake: Lake, version: int) -> object:
     return entries[0].record
 
 
-@app.command(epilog="Example: headgate doctor s3://bucket/lake --switch-to filetracker")
+@app.command(epilog=examples("headgate doctor s3://bucket/lake --switch-to filetracker"))
 def doctor(
     place: Place,
     switch_to: Annotated[
@@ -286,7 +306,8 @@ def doctor(
             if not json:
                 output.say(f"version {result.version}: from now on {switch_to}")
             tell_hook_failures(lake, result.version, result.hook_failures)
-        diagnosis = lake.doctor()
+        with working("trying out the storage …"):
+            diagnosis = lake.doctor()
         if json:
             output.print_json(output.diagnosis_json(diagnosis))
         else:
@@ -304,7 +325,7 @@ def _resolve(lake: Lake, txid: str, *, json: bool) -> None:
         output.say(output.resolution_text(resolution))
 
 
-@app.command(epilog="Example: headgate demo --dir ./demo-lake")
+@app.command(epilog=examples("headgate demo --dir ./demo-lake"))
 def demo(
     directory: Annotated[
         Path | None,

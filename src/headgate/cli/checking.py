@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headgate.cli import output
 from headgate.cli.app import app
+from headgate.cli.examples import examples
 from headgate.cli.failure import REFUSED, reported
 from headgate.cli.options import AsJson, Place, StoreOptions, open_lake, store_options
-from headgate.examination import fsck as examine
-from headgate.lake import Lake
-from headgate.model.fsck import Finding, FsckReport
+from headgate.cli.progress import counting
+
+if TYPE_CHECKING:
+    from headgate.lake import Lake
+    from headgate.model.fsck import Finding, FsckReport
 
 FINDING_COLUMNS = ("", "kind", "where", "what is wrong", "what to do")
 
 
-@app.command(epilog="Examples: headgate fsck ./lake --- headgate fsck s3://bucket/lake --deep --json")
+@app.command(epilog=examples("headgate fsck ./lake", "headgate fsck s3://bucket/lake --deep --json"))
 def fsck(
     place: Place,
     all_versions: Annotated[
@@ -43,7 +42,9 @@ def fsck(
     writers. Exits with 1 if anything is damaged; notes are no damage.
     """
     with reported(as_json=json):
-        with _progress() as progress:
+        from headgate.examination import fsck as examine
+
+        with counting() as progress:
             report = examine(
                 place,
                 all_versions=all_versions,
@@ -59,7 +60,7 @@ def fsck(
         raise typer.Exit(REFUSED)
 
 
-@app.command("rebuild-control", epilog="Example: headgate rebuild-control ./lake")
+@app.command("rebuild-control", epilog=examples("headgate rebuild-control ./lake"))
 def rebuild_control(place: Place, option: StoreOptions = None, json: AsJson = False) -> None:
     """Make everything anew that is derived from the log: control entries, checkpoints, announcements.
 
@@ -71,7 +72,7 @@ def rebuild_control(place: Place, option: StoreOptions = None, json: AsJson = Fa
 
 def print_rebuilt(lake: Lake, *, json: bool) -> None:
     """Rebuilds what is derived, with a bar, and prints what was done."""
-    with _progress() as progress:
+    with counting() as progress:
         report = lake.rebuild_control(progress=lambda done, of: progress("versions", done, of))
     if json:
         output.print_json(asdict(report))
@@ -110,19 +111,3 @@ def _print_report(report: FsckReport) -> None:
     looked = ", ".join(f"{count:,} {what}" for what, count in report.checked.items() if count)
     verdict = "no damage" if report.ok else f"{len(report.damage):,} damaged"
     output.say(f"version {report.version}: {verdict}, {output.count(len(report.notes), 'note')}; {looked}")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on a terminal, on standard error; nothing in a pipe."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        tasks: dict[str, Any] = {}
-
-        def on_progress(what: str, done: int, of: int) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=of)
-            bars.update(tasks[what], completed=done, total=of)
-
-        yield on_progress

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json as json_text
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
-from headgate.cli import output, rows
+from headgate.cli import output
 from headgate.cli.app import app
 from headgate.cli.engine import engine
+from headgate.cli.examples import examples
 from headgate.cli.failure import reported
 from headgate.cli.hook_output import tell_hook_failures
 from headgate.cli.options import (
@@ -29,11 +26,11 @@ from headgate.cli.options import (
     open_at,
     open_with_hooks,
 )
-from headgate.cli.rows import RowFormat
+from headgate.cli.progress import loading, working
+from headgate.cli.row_format import SHOWN_ROWS, RowFormat, default_format
 from headgate.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from headgate.files.rows import OnProgress
     from headgate.ingest.load import IngestOptions, IngestResult
     from headgate.lake import Lake
     from headgate.table import Table
@@ -45,8 +42,10 @@ Output = Annotated[
 
 
 @app.command(
-    epilog="Examples: headgate ingest ./lake sales.orders 'orders/*.csv' --partition-by 'day(ts)' --- "
-    "headgate ingest ./lake sales.orders new.jsonl --app loader --batch 42"
+    epilog=examples(
+        "headgate ingest ./lake sales.orders 'orders/*.csv' --partition-by 'day(ts)'",
+        "headgate ingest ./lake sales.orders new.jsonl --app loader --batch 42",
+    )
 )
 def ingest(
     place: Place,
@@ -128,28 +127,8 @@ def _ingested(
     if with_spark:
         with engine() as spark:
             return load(lake, table, files, options, args=args, spark=spark)
-    with _progress(table) as on_progress:
+    with loading(output.visible(table)) as on_progress:
         return load(lake, table, files, options, args=args, on_progress=on_progress)
-
-
-@contextmanager
-def _progress(table: str) -> Iterator[OnProgress]:
-    """A bar on a terminal, on standard error; nothing in a pipe."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[rows]:,} rows"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(output.visible(table), total=None, rows=0)
-
-        def on_progress(bytes_read: int, bytes_total: int, rows_read: int) -> None:
-            progress.update(task, completed=bytes_read, total=bytes_total, rows=rows_read)
-
-        yield on_progress
 
 
 def _result_json(result: IngestResult) -> dict[str, Any]:
@@ -179,9 +158,11 @@ def _result_text(result: IngestResult) -> str:
 
 
 @app.command(
-    epilog="Examples: headgate read ./lake sales.orders --where 'id < 10' --columns id,amount --limit 5 --- "
-    "headgate read ./lake sales.orders --version 3 --output jsonl --- "
-    "headgate read ./lake sales.orders --since 40"
+    epilog=examples(
+        "headgate read ./lake sales.orders --where 'id < 10' --columns id,amount --limit 5",
+        "headgate read ./lake sales.orders --version 3 --output jsonl",
+        "headgate read ./lake sales.orders --since 40",
+    )
 )
 def read(
     place: Place,
@@ -207,16 +188,18 @@ def read(
     The query of a view is run with Spark on this machine.
     """
     with reported(as_json=json):
-        wanted = output_as or rows.default_format()
+        wanted = output_as or default_format()
         view = open_at(place, option, version, timestamp, tag)
         selected = None if columns is None else [name.strip() for name in columns.split(",")]
         asked, more = _asked(limit, wanted, json)
-        if since is None:
-            found = _read(view.table(table), where, selected, asked)
-        else:
-            if where is not None:
-                raise InvalidInputError("changes are not selected by --where", "leave --where or --since out")
-            found = view.table(table).changes_arrow(since, columns=selected).slice(0, asked)
+        if since is not None and where is not None:
+            raise InvalidInputError("changes are not selected by --where", "leave --where or --since out")
+        with working("reading …"):
+            found = (
+                _read(view.table(table), where, selected, asked)
+                if since is None
+                else view.table(table).changes_arrow(since, columns=selected).slice(0, asked)
+            )
         _print_found(
             f"{table}, version {view.version}",
             found,
@@ -236,8 +219,10 @@ def _read(table: Table, where: str | None, columns: list[str] | None, limit: int
 
 
 @app.command(
-    epilog='Examples: headgate sql ./lake "SELECT customer, sum(amount) FROM sales.orders GROUP BY 1" --- '
-    'headgate sql ./lake "SELECT count(*) FROM sales.orders VERSION AS OF 3"'
+    epilog=examples(
+        'headgate sql ./lake "SELECT customer, sum(amount) FROM sales.orders GROUP BY 1"',
+        'headgate sql ./lake "SELECT count(*) FROM sales.orders VERSION AS OF 3"',
+    )
 )
 def sql(
     place: Place,
@@ -252,7 +237,7 @@ def sql(
 ) -> None:
     """Run a query with Spark on this machine, on the tables of one version, and print its result."""
     with reported(as_json=json):
-        wanted = output_as or rows.default_format()
+        wanted = output_as or default_format()
         view = open_at(place, option, version, timestamp, tag)
         asked, more = _asked(limit, wanted, json)
         with engine() as spark:
@@ -265,16 +250,18 @@ def _asked(limit: int | None, wanted: RowFormat, json: bool) -> tuple[int | None
     """How many rows to ask for, and whether one of them only tells that there are more."""
     if limit is not None or json or wanted is not RowFormat.TABLE or not sys.stdout.isatty():
         return limit, False
-    return rows.SHOWN_ROWS + 1, True
+    return SHOWN_ROWS + 1, True
 
 
 def _print_found(
     title: str, found: Any, wanted: RowFormat, more: bool, json: bool, about: dict[str, Any]
 ) -> None:
+    from headgate.cli import rows  # loads Arrow
+
     if json:
         shown = {"columns": rows.columns_json(found), "rows": list(rows.json_rows(found))}
         sys.stdout.write(json_text.dumps(about | shown, indent=2) + "\n")
         return
-    rows.print_rows(title, found.slice(0, rows.SHOWN_ROWS) if more else found, wanted)
-    if more and found.num_rows > rows.SHOWN_ROWS:
-        output.say(f"the first {rows.SHOWN_ROWS} rows; more with --limit")
+    rows.print_rows(title, found.slice(0, SHOWN_ROWS) if more else found, wanted)
+    if more and found.num_rows > SHOWN_ROWS:
+        output.say(f"the first {SHOWN_ROWS} rows; more with --limit")

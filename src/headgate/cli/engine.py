@@ -14,12 +14,12 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
+from headgate.cli.progress import working
 from headgate.errors import InvalidInputError, StorageError, UnsupportedError, interruption_before
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from rich.console import Console
 
 LOG_LINES = 5
 _CONDITION = re.compile(r"\[[A-Z_.]+\]")
@@ -31,10 +31,12 @@ _CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 def engine(*, alive: bool = True, **settings: Any) -> Iterator[SparkSession]:
     """A Spark session on this machine for the block. Its log is a file, of which errors show the end.
 
+    One that runs already, as where a command is called from Python, is used and left running.
+
     `alive` gives a sign of life while the block works. Spark's errors become those of our tree. Raises
     `UnsupportedError`, before anything is done, if there is no Java.
     """
-    from headgate.spark.session import require_java, session
+    from headgate.spark.session import require_java, running_session, session
 
     require_java()
     # Errors are raised, also that of a Ctrl-C; these write them to standard error as well.
@@ -43,13 +45,15 @@ def engine(*, alive: bool = True, **settings: Any) -> Iterator[SparkSession]:
     with tempfile.TemporaryDirectory(prefix="headgate-spark-") as directory:
         log = Path(directory, "spark.log")
         with _translated(log):
+            ours = running_session() is None
             with _own_interrupts(), _said_into(log) as terminal, terminal.status("Spark is starting …"):
                 spark = session(spark_log_level="ERROR", spark_sql_warehouse_dir=directory, **settings)
             try:
-                with _working() if alive else nullcontext():
+                with working("Spark is working …") if alive else nullcontext():
                     yield spark
             finally:
-                spark.stop()
+                if ours:
+                    spark.stop()
 
 
 @contextmanager
@@ -69,19 +73,10 @@ def _own_interrupts() -> Iterator[None]:
 
 
 @contextmanager
-def _working() -> Iterator[None]:
-    """A sign of life on a terminal, on standard error."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield
-        return
-    with console.status("Spark is working …"):
-        yield
-
-
-@contextmanager
 def _said_into(log: Path) -> Iterator[Console]:
     """Processes that are started in the block write to `log`, for as long as they live. We do not."""
+    from rich.console import Console
+
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(1), os.dup(2)]

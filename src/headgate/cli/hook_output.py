@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.cli.output import command_line, visible
-from headgate.hooks import Hook, When
-from headgate.lake import Lake
-from headgate.model.recovery import RecoveryReport
-from headgate.steward.recovery import OpenHook
+
+if TYPE_CHECKING:
+    from headgate.hooks import Hook, When
+    from headgate.lake import Lake
+    from headgate.model.recovery import RecoveryReport
+    from headgate.steward.recovery import OpenHook
 
 HOOK_COLUMNS = ("hook", "does", "when", "after", "attempts")
 OPEN_COLUMNS = ("version", "hook", "state", "attempts", "registered", "why")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from headgate.model.instant import Instant
+if TYPE_CHECKING:
+    from headgate.model.instant import Instant
 
 INSTANT_COLUMNS = (
     "state",

@@ -10,6 +10,7 @@ import typer
 from headgate.cli import output
 from headgate.cli.app import app
 from headgate.cli.engine import engine
+from headgate.cli.examples import examples
 from headgate.cli.failure import reported
 from headgate.cli.hook_output import tell_hook_failures
 from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_with_hooks
@@ -27,8 +28,10 @@ Replace = Annotated[
 
 
 @app.command(
-    epilog='Examples: headgate view ./lake sales.recent --sql "SELECT * FROM sales.orders WHERE id > 9" --- '
-    "headgate view ./lake sales.totals --file totals.sql --materialized"
+    epilog=examples(
+        'headgate view ./lake sales.recent --sql "SELECT * FROM sales.orders WHERE id > 9"',
+        "headgate view ./lake sales.totals --file totals.sql --materialized",
+    )
 )
 def view(
     place: Place,
@@ -87,8 +90,10 @@ def _query(sql: str | None, file: Path | None) -> str:
 
 
 @app.command(
-    epilog="Examples: headgate mount ./lake raw.orders ./inbox --format csv --- "
-    "headgate mount ./lake raw.events /data/events --format json --schema 'id BIGINT, ts TIMESTAMP'"
+    epilog=examples(
+        "headgate mount ./lake raw.orders ./inbox --format csv",
+        "headgate mount ./lake raw.events /data/events --format json --schema 'id BIGINT, ts TIMESTAMP'",
+    )
 )
 def mount(
     place: Place,
@@ -132,7 +137,7 @@ def _print_done(name: str, kind: str, version: int, json: bool) -> None:
         output.say(f"version {version}: {name} is a {kind}")
 
 
-@app.command(epilog="Example: headgate refresh ./lake sales.totals")
+@app.command(epilog=examples("headgate refresh ./lake sales.totals"))
 def refresh(
     place: Place, name: ObjectName, config: Config = None, option: StoreOptions = None, json: AsJson = False
 ) -> None:
@@ -168,7 +173,7 @@ def _refresh_text(result: RefreshResult) -> str:
     return f"version {result.version}: {result.name}, {result.mode} refresh, {rows}: {result.reason}"
 
 
-@app.command(epilog="Example: headgate drop ./lake sales.recent")
+@app.command(epilog=examples("headgate drop ./lake sales.recent"))
 def drop(
     place: Place, name: ObjectName, config: Config = None, option: StoreOptions = None, json: AsJson = False
 ) -> None:

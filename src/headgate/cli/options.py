@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headgate import hooks
 from headgate.cli.watching import watch
 from headgate.errors import InvalidInputError
-from headgate.lake import Lake
-from headgate.view import LakeView
+
+if TYPE_CHECKING:
+    from headgate.lake import Lake
+    from headgate.view import LakeView
 
 Place = Annotated[str, typer.Argument(metavar="LAKE", help="Where the lake is: a path or a URL.")]
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, as sales.orders.")]
@@ -57,6 +58,8 @@ def store_options(given: list[str] | None) -> dict[str, str]:
 
 def open_lake(place: str, option: list[str] | None) -> Lake:
     """The lake of a command; what it does is written to the file of `--metrics-file`, if there is one."""
+    from headgate.lake import Lake  # not before it is needed: `--help` does not wait for it
+
     lake = Lake.open(place, options=store_options(option))
     watch(lake)
     return lake
@@ -64,6 +67,8 @@ def open_lake(place: str, option: list[str] | None) -> Lake:
 
 def open_with_hooks(place: str, option: list[str] | None, config: Path | None) -> Lake:
     """The lake, for a command that may commit, with the hooks that this machine has for it."""
+    from headgate import hooks
+
     lake = open_lake(place, option)
     # A link that leads nowhere is there too, and says so when it is read.
     usual = USUAL_CONFIG if USUAL_CONFIG.exists() or USUAL_CONFIG.is_symlink() else None

@@ -9,21 +9,22 @@ import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console
 
-from headgate.core.log_entry import LogEntry
-from headgate.lake import Lake
-from headgate.model.probe import ProbeReport
-from headgate.result import Diagnosis, Resolution
-from headgate.view import LakeView
+    from headgate.core.log_entry import LogEntry
+    from headgate.lake import Lake
+    from headgate.model.probe import ProbeReport
+    from headgate.result import Diagnosis, Resolution
+    from headgate.view import LakeView
 
 
 def console() -> Console:
     """Colours and boxes on a terminal only; no wrapping in a pipe."""
+    from rich.console import Console  # not before somebody looks: a pipe does without
+
     return Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
 
 
@@ -49,6 +50,11 @@ def _escaped(character: str) -> str:
 
 def say(text: str) -> None:
     """One line for people."""
+    if not sys.stdout.isatty():
+        sys.stdout.write(visible(text) + "\n")
+        return
+    from rich.text import Text
+
     console().print(Text(visible(text)))
 
 
@@ -78,6 +84,9 @@ def print_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         for row in (columns, *rows):
             sys.stdout.write("\t".join(map(visible, row)) + "\n")
         return
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(
         title=Text(visible(title)), title_justify="left", title_style="bold", header_style="bold cyan"
     )
@@ -90,10 +99,16 @@ def print_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 def print_fields(title: str, fields: Mapping[str, str]) -> None:
     """Names and values, one a line."""
-    out = console()
-    out.print(Text(title, style="bold"))
     shown = {visible(name): visible(value) for name, value in fields.items()}
     width = max(map(len, shown))
+    if not sys.stdout.isatty():
+        lines = (f"  {name.ljust(width)}  {value}" for name, value in shown.items())
+        sys.stdout.write("\n".join((visible(title), *lines)) + "\n")
+        return
+    from rich.text import Text
+
+    out = console()
+    out.print(Text(title, style="bold"))
     for name, value in shown.items():
         out.print(Text.assemble("  ", (name.ljust(width), "cyan"), "  ", value))
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headgate.cli import output
 from headgate.cli.app import app
+from headgate.cli.examples import examples
 from headgate.cli.failure import reported
 from headgate.cli.options import AsJson, Place, StoreOptions, open_lake, store_options
+from headgate.cli.progress import counting
 from headgate.errors import InvalidInputError
-from headgate.lake import Lake
-from headgate.model.replica import ReplicaReport
+
+if TYPE_CHECKING:
+    from headgate.lake import Lake
+    from headgate.model.replica import ReplicaReport
 
 TargetOptions = Annotated[
     list[str] | None,
@@ -30,7 +31,7 @@ TargetOptions = Annotated[
 
 
 @app.command(
-    epilog="Examples: headgate replicate ./lake s3://backup/lake --- headgate replicate ./replica --promote"
+    epilog=examples("headgate replicate ./lake s3://backup/lake", "headgate replicate ./replica --promote")
 )
 def replicate(
     place: Place,
@@ -67,9 +68,10 @@ def replicate(
         if target is None:
             _promote(lake, json=json)
             return
-        with _progress() as progress:
-            options = store_options(target_option)
-            report = lake.replicate(target, options=options, adopt=adopt, progress=progress)
+        options = store_options(target_option)
+        with counting("versions") as progress:
+            bar = partial(progress, "replicating")
+            report = lake.replicate(target, options=options, adopt=adopt, progress=bar)
         if json:
             output.print_json(_report_json(report))
         else:
@@ -82,26 +84,6 @@ def _promote(lake: Lake, *, json: bool) -> None:
         output.print_json({"promoted": lake.place, "was_replica_of": mark.source, "version": lake.version})
     else:
         output.say(f"{lake.place} is a lake of its own now, at version {lake.version}")
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, on standard error; nothing in a pipe."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("versions"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("replicating", total=None)
-
-        def on_progress(done: int, every: int) -> None:
-            progress.update(task, completed=done, total=every)
-
-        yield on_progress
 
 
 def _report_json(report: ReplicaReport) -> dict[str, Any]:

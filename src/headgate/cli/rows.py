@@ -5,32 +5,19 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 from rich.text import Text
 
 from headgate.cli import output
+from headgate.cli.row_format import RowFormat
 from headgate.cli.values import column_values, text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SHOWN_ROWS = 50
-"""How many rows a terminal gets unless more are asked for."""
 _QUOTED = frozenset(',"\r\n')
-
-
-class RowFormat(StrEnum):
-    TABLE = "table"
-    CSV = "csv"
-    JSONL = "jsonl"
-
-
-def default_format() -> RowFormat:
-    """A table on a terminal, CSV in a pipe."""
-    return RowFormat.TABLE if sys.stdout.isatty() else RowFormat.CSV
 
 
 def print_rows(title: str, rows: pa.Table, wanted: RowFormat) -> None:

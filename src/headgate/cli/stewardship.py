@@ -6,6 +6,7 @@ import typer
 
 from headgate.cli import output
 from headgate.cli.app import app
+from headgate.cli.examples import examples
 from headgate.cli.failure import REFUSED, reported
 from headgate.cli.hook_output import (
     HOOK_COLUMNS,
@@ -18,16 +19,17 @@ from headgate.cli.hook_output import (
     recovery_lines,
 )
 from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_with_hooks
+from headgate.cli.progress import working
 
 hooks = typer.Typer(
     help="Show and run the actions that follow commits. They are registered in a headgate.toml.",
-    epilog="Examples: headgate hooks status ./lake --- headgate hooks retry ./lake --config hooks.toml",
+    epilog=examples("headgate hooks status ./lake", "headgate hooks retry ./lake --config hooks.toml"),
     no_args_is_help=True,
 )
 app.add_typer(hooks, name="hooks")
 
 
-@app.command(epilog="Example: headgate recover ./lake")
+@app.command(epilog=examples("headgate recover ./lake"))
 def recover(place: Place, config: Config = None, option: StoreOptions = None, json: AsJson = False) -> None:
     """Make up for what writers that died had still to do, and say what that was.
 
@@ -35,7 +37,9 @@ def recover(place: Place, config: Config = None, option: StoreOptions = None, js
     here. Can be repeated; writers may be running.
     """
     with reported(as_json=json):
-        report = open_with_hooks(place, option, config).recover()
+        lake = open_with_hooks(place, option, config)
+        with working("looking for what was left undone …"):
+            report = lake.recover()
         if json:
             output.print_json(recovery_json(report))
         else:
@@ -43,7 +47,7 @@ def recover(place: Place, config: Config = None, option: StoreOptions = None, js
                 output.say(line)
 
 
-@hooks.command("list", epilog="Example: headgate hooks list ./lake --config hooks.toml")
+@hooks.command("list", epilog=examples("headgate hooks list ./lake --config hooks.toml"))
 def list_hooks(
     place: Place, config: Config = None, option: StoreOptions = None, json: AsJson = False
 ) -> None:
@@ -56,7 +60,7 @@ def list_hooks(
             output.print_rows("hooks", HOOK_COLUMNS, [hook_row(hook) for hook in lake.hooks])
 
 
-@hooks.command(epilog="Example: headgate hooks status ./lake")
+@hooks.command(epilog=examples("headgate hooks status ./lake"))
 def status(place: Place, config: Config = None, option: StoreOptions = None, json: AsJson = False) -> None:
     """Show the hooks that are due and not done, oldest version first. Changes nothing."""
     with reported(as_json=json):
@@ -68,13 +72,13 @@ def status(place: Place, config: Config = None, option: StoreOptions = None, jso
             output.print_rows(f"{lake.place}: open hooks", OPEN_COLUMNS, [open_row(hook) for hook in found])
 
 
-@hooks.command(epilog="Example: headgate hooks run ./lake")
+@hooks.command(epilog=examples("headgate hooks run ./lake"))
 def run(place: Place, config: Config = None, option: StoreOptions = None, json: AsJson = False) -> None:
     """Run the pending hooks that are registered here. Exits with 1 if some are still open."""
     _run(place, config, option, json=json, retry=False)
 
 
-@hooks.command(epilog="Example: headgate hooks retry ./lake")
+@hooks.command(epilog=examples("headgate hooks retry ./lake"))
 def retry(place: Place, config: Config = None, option: StoreOptions = None, json: AsJson = False) -> None:
     """Run the pending and the failed hooks that are registered here. Exits with 1 if some are still open."""
     _run(place, config, option, json=json, retry=True)
@@ -82,7 +86,9 @@ def retry(place: Place, config: Config = None, option: StoreOptions = None, json
 
 def _run(place: str, config: Config, option: StoreOptions, *, json: bool, retry: bool) -> None:
     with reported(as_json=json):
-        ran = open_with_hooks(place, option, config).run_hooks(retry=retry)
+        lake = open_with_hooks(place, option, config)
+        with working("running hooks …"):
+            ran = lake.run_hooks(retry=retry)
         if json:
             output.print_json({"done": list(ran.done), "open": list(ran.open)})
         else:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.cli import output
 from headgate.model.named_object import Foreign, View
-from headgate.view import LakeView
 
 if TYPE_CHECKING:
     from headgate.table import Table, TableSnapshot
+    from headgate.view import LakeView
 
 SHOWN_HISTORY = 10
 TABLE_COLUMNS = ("table", "kind", "rows", "files", "bytes", "columns")

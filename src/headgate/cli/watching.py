@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headgate.core.prometheus import prometheus_text
 from headgate.errors import InvalidInputError
-from headgate.lake import Lake
+
+if TYPE_CHECKING:
+    from headgate.lake import Lake
 
 _WATCHED: ContextVar[list[Lake] | None] = ContextVar("watched", default=None)
 
@@ -34,6 +36,8 @@ def watch(lake: Lake) -> None:
 def _write(file: Path, watched: list[Lake]) -> None:
     if not watched:
         return
+    from headgate.core.prometheus import prometheus_text
+
     text = "".join(prometheus_text(lake.metrics(), lake.id) for lake in watched[-1:])
     part = file.with_name(f".{file.name}.{os.getpid()}")
     try:

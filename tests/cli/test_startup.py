@@ -1,0 +1,82 @@
+"""How soon a command answers: what it loads, and what that costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headgate as hg
+
+HEAVY = ("pyspark", "py4j", "pyarrow", "pyiceberg", "numpy", "pandas", "obstore", "fastavro")
+SECONDS = 0.75
+"""Of CPU. On a quiet machine it is half of that; what loads Arrow or pyiceberg takes a second and more."""
+_PROGRAM = """\
+import resource, sys
+from headgate.cli.app import app
+import headgate.cli
+try:
+    app(sys.argv[1:])
+except SystemExit as ended:
+    assert ended.code in (0, None), ended.code
+used = resource.getrusage(resource.RUSAGE_SELF)
+sys.stderr.write(f"{used.ru_utime + used.ru_stime} {' '.join(sys.modules)}")
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("startup") / "lake"
+    lake = hg.Lake.init(directory)
+    for number in range(12):
+        lake.set_properties({"n": str(number)})
+    return directory
+
+
+def started(*args: str | Path) -> tuple[float, set[str]]:
+    """The seconds that a command took, and the modules that it loaded."""
+    # Where bytecode is not kept, each start would compile everything: that is not what users see.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", _PROGRAM, *map(str, args)]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)
+    assert result.returncode == 0, result.stderr
+    seconds, *modules = result.stderr.split()
+    return float(seconds), {module.partition(".")[0] for module in modules}
+
+
+COMMANDS = ["--help", "log --help", "log LAKE", "log LAKE --json", "show LAKE", "timeline LAKE", "tables LAKE"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_loads_only_what_it_needs(place: Path, command: str) -> None:
+    _, loaded = started(*(place if word == "LAKE" else word for word in command.split()))
+    assert loaded.isdisjoint(HEAVY), loaded & {*HEAVY}
+
+
+@pytest.mark.parametrize("command", ["--help", "log LAKE"])
+def test_a_command_answers_at_once(place: Path, command: str) -> None:
+    words = [place if word == "LAKE" else word for word in command.split()]
+    # The best of three: other tests run beside it.
+    assert min(started(*words)[0] for _ in range(3)) < SECONDS
+
+
+def test_in_a_pipe_not_even_rich_is_loaded(place: Path) -> None:
+    assert "rich" not in started("log", place)[1]
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    script = "import sys, headgate; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    names = {module.partition(".")[0] for module in loaded.stdout.split()}
+    assert names.isdisjoint(HEAVY)
+    assert "headgate.lake" not in loaded.stdout.split()
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(hg, name) is not None for name in hg.__all__)
+    assert {*hg.__all__} <= {*dir(hg)}
+    with pytest.raises(AttributeError, match="no attribute 'Lakes'"):
+        _ = hg.Lakes
