@@ -58,7 +58,9 @@ def test_ranks_ascend_with_values_and_null_is_first(kind: str) -> None:
     arrow, values, order = KINDS[kind]
 
     @settings(deadline=None, max_examples=examples(40))
-    @given(sample=st.lists(st.none() | values), chosen=st.lists(values, min_size=1), skipped=st.integers(0, 2))
+    @given(
+        sample=st.lists(st.none() | values), chosen=st.lists(values, min_size=1), skipped=st.integers(0, 2)
+    )
     def check(sample: list[Any], chosen: list[Any], skipped: int) -> None:
         ranking = Ranking.of(pa.array(sample, arrow))
         ordered = [None, *sorted(chosen, key=order)]
@@ -72,7 +74,7 @@ def test_ranks_ascend_with_values_and_null_is_first(kind: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if "long decimal" != kind])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "long decimal"])
 def test_a_sample_of_few_values_tells_them_apart(kind: str) -> None:
     arrow, values, order = KINDS[kind]
     if kind in ("text", "large text", "bytes"):
@@ -120,7 +122,10 @@ def test_the_order_ascends_in_each_column(rows: list[tuple[int, str]], number: i
     rankings = [Ranking.of(column) for column in columns]
 
     def ordered(pairs: list[tuple[int | None, str | None]]) -> list[int]:
-        first, second = pa.array([n for n, _ in pairs], pa.int64()), pa.array([t for _, t in pairs], pa.string())
+        first, second = (
+            pa.array([n for n, _ in pairs], pa.int64()),
+            pa.array([t for _, t in pairs], pa.string()),
+        )
         found: list[int] = zorder([first, second], rankings).to_pylist()
         return found
 
@@ -173,10 +178,13 @@ def test_rows_of_every_type_are_clustered() -> None:
 
 
 def test_a_z_order_keeps_rows_near_in_both_columns() -> None:
-    """Of 64 files, a value of either column is in a few; sorted by one column, the other is in all of them."""
+    """Of 64 files, a value of either column is in few; sorted by one column, the other is in all of them."""
     schema = schema_of("a BIGINT, b STRING")
     rows = pa.table(
-        {"a": [n % 256 for n in range(256 * 256)], "b": [f"customer-{n // 256:06}" for n in range(256 * 256)]},
+        {
+            "a": [n % 256 for n in range(256 * 256)],
+            "b": [f"customer-{n // 256:06}" for n in range(256 * 256)],
+        },
         schema=schema_to_pyarrow(schema, include_field_ids=False),
     )
 

@@ -1,4 +1,4 @@
-"""Rows in the order of a clustering: which columns can be clustered by, and rows so ordered, through Arrow."""
+"""Rows in the order of a clustering: which columns it can be by, and rows so ordered, through Arrow."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def clustering_by(by: Sequence[str], schema: Schema, table: str, *, z: bool = Fa
         if kind is None:
             hint = nearest(name, possible)
             raise InvalidInputError(
-                f"{table}: there is no column {name} to cluster by", there if hint is None else f"{hint}; {there}"
+                f"{table}: there is no column {name} to cluster by",
+                there if hint is None else f"{hint}; {there}",
             )
         if not isinstance(kind, PrimitiveType):
             raise InvalidInputError(f"{table}: rows cannot be clustered by {name}, which is {kind}", there)
@@ -84,4 +85,3 @@ def stable_order(numbers: Any) -> Any:
     """The places of numbers from the least to the greatest; equal ones as they are."""
     table = pa.table({"number": numbers, "place": pa.array(range(len(numbers)), pa.int64())})
     return pc.sort_indices(table, sort_keys=[("number", "ascending"), ("place", "ascending")])
-

@@ -42,7 +42,9 @@ def described(driver: Driver, metadata: TableMetadata, key: str, uri: str) -> Da
     return data_file(uri, tail.object_bytes, footer, partition, metadata)
 
 
-def described_in(driver: Driver, metadata: TableMetadata, key: str, uri: str, like: DataFile) -> DataFile | None:
+def described_in(
+    driver: Driver, metadata: TableMetadata, key: str, uri: str, like: DataFile
+) -> DataFile | None:
     """The same for a file that is known to be in the spec and partition of `like`; in no known order."""
     tail = _tail(driver, key)
     footer = _footer(tail, uri)

@@ -1,8 +1,8 @@
 """Z-order: one number for each row, such that rows with near numbers are near in several columns at once.
 
-Each value becomes the number of the range that it falls into, in ranges that hold about as many rows each; the
-bits of these numbers are interleaved. Values as they are would not do: a column whose values differ in its
-upper bits only would decide alone. Pure functions on Arrow and numpy, the same in this process and in workers.
+Each value becomes the number of the range that it falls into, in ranges that hold about as many rows each,
+and the bits of these numbers are interleaved. Values as they are would not do: a column whose values differ
+in their upper bits would decide alone. Pure functions on Arrow and numpy, the same here and in workers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Ranking:
         """For each value the number of its range: ascending with the values, null is 0 and below all."""
         array = _one_array(values)
         starts = np.array(self.starts, np.uint64)
-        found = np.searchsorted(starts, keys(array, self.prefix), side="right").astype(np.uint64) + np.uint64(1)
+        found = np.searchsorted(starts, keys(array, self.prefix), side="right").astype(np.uint64) + np.uint64(
+            1
+        )
         # Spread over all bits: a column with few values is to count as much as the others.
         spread = found * np.uint64(RANGES - 1) // np.uint64(len(starts) + 1)
         valid = array.is_valid().to_numpy(zero_copy_only=False)

@@ -54,7 +54,8 @@ _IN_GROUP = re.compile(rf"/{GROUP}=(\d+)/")
 class Destination:
     """Where rows go. `likes` has a file of each group, in whose spec and partition the new ones are.
 
-    `origins` are the paths of the files that the rows were in, by their numbers.
+    `origins` are the paths of the files that the rows were in, by their numbers. `sort_order_id` is the order
+    of the table that the rows are in, if they are in one.
     """
 
     target: Target
@@ -62,6 +63,7 @@ class Destination:
     origins: tuple[str, ...]
     codec: str
     target_file_bytes: int
+    sort_order_id: int
 
     @property
     def schema(self) -> Schema:
@@ -73,9 +75,7 @@ def write_moved(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile]]:
 
     They must be sorted by group within each task. Returns each new file with its group. Nobody sees them yet.
     """
-    match way_to_write(
-        rows.sparkSession, to.target.driver.store, lists_or_maps=has_lists_or_maps(to.schema)
-    ):
+    match way_to_write(rows.sparkSession, to.target.driver.store, lists_or_maps=has_lists_or_maps(to.schema)):
         case Way.NATIVE:
             return _native(to, rows)
         case Way.CARRIED:
@@ -101,8 +101,14 @@ def _native(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile]]:
     target = to.target
     attempt = target.loader.key(target.new_directory())
     options = {"compression": to.codec, "parquet.statistics.truncate.length": str(2**31 - 1)}
-    writer = with_origins(rows, to).write.mode("append").options(**COMMITTER, **options).partitionBy(GROUP)
-    writer.parquet(f"{require_hadoop_uri(rows.sparkSession, target.driver.store.uri())}/{attempt}")
+    place = f"{require_hadoop_uri(rows.sparkSession, target.driver.store.uri())}/{attempt}"
+    ready = with_origins(rows, to)
+    if len(to.likes) == 1:
+        # Not by a column: whatever Spark makes of the order of rows then, here it stays.
+        writer = ready.drop(GROUP).write.mode("append").options(**COMMITTER, **options)
+        writer.parquet(f"{place}/{GROUP}=0")
+    else:
+        ready.write.mode("append").options(**COMMITTER, **options).partitionBy(GROUP).parquet(place)
     return _collected(to, attempt)
 
 
@@ -132,7 +138,8 @@ def _collected(to: Destination, attempt: str) -> list[tuple[int, DataFile]]:
             for key, group in zip(keys, groups, strict=True)
         ]
     )
-    return [(group, file) for group, file in zip(groups, files, strict=True) if file is not None]
+    found = [(group, file) for group, file in zip(groups, files, strict=True) if file is not None]
+    return [(group, replace(file, sort_order_id=to.sort_order_id)) for group, file in found]
 
 
 def _group_of(key: str) -> int:
@@ -150,6 +157,7 @@ def _through_arrow(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile
         target.metadata,
         target.new_directory(),
         to.likes,
+        to.sort_order_id,
     )
     reports = to_be_handed_over(rows).mapInArrow(_named(writing), "file binary").collect()
     return [pickle.loads(report.file) for report in reports]
@@ -193,7 +201,9 @@ class MovedEncoding:
         """The bytes of each file, and the number of its group."""
         growing: tuple[int, _Growing] | None = None
         for group, rows in self._by_group(batches):
-            if growing is not None and (growing[0] != group or growing[1].expected_bytes >= self.target_file_bytes):
+            if growing is not None and (
+                growing[0] != group or growing[1].expected_bytes >= self.target_file_bytes
+            ):
                 yield growing[0], growing[1].encoded()
                 growing = None
             if growing is None:
@@ -225,6 +235,7 @@ class MovedWriting:
     metadata: TableMetadata
     directory: str
     likes: tuple[DataFile, ...]
+    sort_order_id: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Writes the rows of a task, and yields a report of each file."""
@@ -239,7 +250,7 @@ class MovedWriting:
         driver.put(uri.removeprefix(driver.store.uri() + "/"), data)
         footer = pq.read_metadata(pa.BufferReader(data))
         file = data_file(uri, len(data), footer, like.partition, self.metadata)
-        return replace(file, spec_id=like.spec_id, sort_order_id=None)
+        return replace(file, spec_id=like.spec_id, sort_order_id=self.sort_order_id)
 
 
 @dataclass(slots=True)
