@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     from headgate.iceberg.evolution import Step
     from headgate.lake import Lake
+    from headgate.model.clustering import ClusteringReport
+    from headgate.model.compaction import CompactionProgress
     from headgate.writing import Rows, TableWriter
 
 
@@ -240,6 +242,32 @@ class Table(Evolvable[CommitResult]):
     def _change_rows(self, args: Sequence[str], change: Callable[[TableWriter], object]) -> CommitResult:
         newest = self._lake._refreshed()
         return self._lake._run(args, lambda tx: change(tx.table(self.name)), newest)
+
+    def cluster(
+        self,
+        spark: SparkSession | None,
+        by: Sequence[str],
+        *,
+        zorder: bool = False,
+        where: str | None = None,
+        progress: Callable[[CompactionProgress], None] | None = None,
+        args: Sequence[str] = (),
+    ) -> ClusteringReport:
+        """Writes files anew with their rows sorted by columns, or near to each other in all of them at once.
+
+        A read that selects by these columns then passes over most files; see docs/clustering.md. Each path
+        is clustered within its complete windows; younger files are left, and `where` leaves out paths that
+        cannot hold rows which it selects. No row changes. Scheduled, carried out and completed through the
+        log: row changes of the files are refused meanwhile, or cancel it (`clustering.allow_updates`). With
+        Spark if a session is given or active, else through Arrow in this process. If it fails or is
+        interrupted, what it had not completed stays as it was.
+        """
+        from headgate.services.clustering import Clusterer
+
+        told = progress or (lambda _: None)
+        clusterer = Clusterer(self._lake, self.name, args or ("cluster", self.name), spark, told)
+        self._view()
+        return clusterer.run(by, zorder, where)
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
         """Sets table properties, in a transaction of its own."""

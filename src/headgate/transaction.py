@@ -573,6 +573,18 @@ class Transaction(Catalog[None]):
         return "1 attempt" if self._effort.attempts == 1 else f"{self._effort.attempts} attempts"
 
     def _refuse_conflicts(self) -> None:
+        try:
+            self._judge()
+        except PendingConflictError:
+            # What was pending at this version may have ended at a later one, which we have not read yet.
+            progress = self._log.catch_up(self._state, 1)
+            if not progress.records:
+                raise
+            self._follow(progress)
+            self._judge()
+
+    def _judge(self) -> None:
+        """Refuses what contradicts the versions that were read so far, and what is pending at the last."""
         if self._refuse_completed(self._changes).carries:
             # One by one: rows that were carried over one compaction can meet what came after it.
             for record in self._unchecked:

@@ -38,7 +38,7 @@ class Role(Enum):
 
 _ROLES = "|".join(role.value for role in Role if role.value)
 _IN_A_DIRECTORY = re.compile(
-    rf"/data/L(\d+)-(?:(\d+)-(\d+)-)?[0-9a-f]{{32}}(?=/)(?:/[0-9a-f]{{{ATTEMPT_DIGITS}}}(?:-({_ROLES}))?(?=/))?"
+    rf"/data/L(\d+)-(?:(\d+)-(\d+)-)?([0-9a-f]{{32}})(?=/)(?:/[0-9a-f]{{{ATTEMPT_DIGITS}}}(?:-({_ROLES}))?(?=/))?"
 )
 
 
@@ -71,7 +71,7 @@ def role_of(path: str) -> Role:
     found = _in_a_directory(path)
     if found is None:
         return Role.NEW
-    return Role.CARRIED if int(found[1]) > 0 else Role(found[4] or "")
+    return Role.CARRIED if int(found[1]) > 0 else Role(found[5] or "")
 
 
 def window_covered(path: str, sequence_number: int) -> Window:
@@ -80,6 +80,12 @@ def window_covered(path: str, sequence_number: int) -> Window:
     if found is None or found[2] is None:
         return Window(sequence_number, sequence_number)
     return Window(int(found[2]), int(found[3]), int(found[1]))
+
+
+def written_by(path: str) -> TxId | None:
+    """The transaction that wrote a file of a table; None if its path does not say."""
+    found = _in_a_directory(path)
+    return None if found is None else TxId(found[4])
 
 
 def _in_a_directory(path: str) -> re.Match[str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -39,6 +40,18 @@ def described(driver: Driver, metadata: TableMetadata, key: str, uri: str) -> Da
     partition = _partition(driver, metadata, key, footer)
     require_partition(partition, metadata)
     return data_file(uri, tail.object_bytes, footer, partition, metadata)
+
+
+def described_in(
+    driver: Driver, metadata: TableMetadata, key: str, uri: str, like: DataFile
+) -> DataFile | None:
+    """The same for a file that is known to be in the spec and partition of `like`; in no known order."""
+    tail = _tail(driver, key)
+    footer = _footer(tail, uri)
+    if footer.num_rows == 0:
+        return None
+    file = data_file(uri, tail.object_bytes, footer, like.partition, metadata)
+    return replace(file, spec_id=like.spec_id, sort_order_id=None)
 
 
 def row_count(driver: Driver, key: str, uri: str) -> int:

@@ -36,9 +36,9 @@ FILE_ROWS_BYTES = 64 * 1024 * 1024
 BUFFER_BYTES = 256 * 1024 * 1024
 """How much a task keeps in memory over all partitions before it hands over the largest of them."""
 
-_ENDING = "PAR1"
+ENDING = "PAR1"
 _CARRIED = ".txt"
-_TEXT_WRITER = {"lineSep": _ENDING, "compression": "none", "maxRecordsPerFile": "1"}
+TEXT_WRITER = {"lineSep": ENDING, "compression": "none", "maxRecordsPerFile": "1"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class FileEncoding:
     def _file(self, parts: list[pa.Table]) -> pa.RecordBatch:
         out = pa.BufferOutputStream()
         pq.write_table(pa.concat_tables(parts), out, compression=self.codec)
-        data = bytes(out.getvalue()).removesuffix(_ENDING.encode())
+        data = bytes(out.getvalue()).removesuffix(ENDING.encode())
         return pa.RecordBatch.from_pydict({"file": pa.array([data], pa.binary())})
 
 
@@ -83,9 +83,9 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     attempt = target.loader.key(target.new_directory())
     # The cast takes the bytes as they are, whether they are a text or not.
     texts = files.select(sf.col("file").cast("string"))
-    writer = texts.write.mode("append").options(**COMMITTER, **_TEXT_WRITER)
+    writer = texts.write.mode("append").options(**COMMITTER, **TEXT_WRITER)
     writer.text(f"{require_hadoop_uri(df.sparkSession, driver.store.uri())}/{attempt}")
-    _give_names(driver, attempt)
+    give_names(driver, attempt)
     return collected(driver, metadata, attempt)
 
 
@@ -97,7 +97,7 @@ def _named(encoding: FileEncoding) -> Callable[[Iterable[pa.RecordBatch]], Itera
     return headgate_carried_write
 
 
-def _give_names(driver: Driver, attempt: str) -> None:
+def give_names(driver: Driver, attempt: str) -> None:
     """Names the files for what they are."""
     keys = [key for key in driver.keys(f"{attempt}/") if key.endswith(_CARRIED)]
     driver.host.together([partial(_rename, driver, key) for key in keys])

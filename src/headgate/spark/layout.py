@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import NullOrder, SortDirection, SortField
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
@@ -72,7 +72,7 @@ class WriteLayout:
 def write_layout(metadata: TableMetadata, df: DataFrame) -> WriteLayout:
     """The layout that the properties of the table ask for, or the usual one."""
     properties = metadata.properties
-    target = _target_bytes(properties)
+    target = target_bytes(properties)
     return WriteLayout(
         distribution=_distribution(metadata),
         order=sort_columns(metadata),
@@ -84,7 +84,12 @@ def write_layout(metadata: TableMetadata, df: DataFrame) -> WriteLayout:
 
 def sort_columns(metadata: TableMetadata) -> tuple[Column, ...]:
     """The sort order of the table."""
-    return tuple(_sort_column(metadata.schema, field) for field in metadata.sort_order.fields)
+    return in_sort_order(metadata.schema, metadata.sort_order)
+
+
+def in_sort_order(schema: Schema, order: SortOrder) -> tuple[Column, ...]:
+    """The columns that rows are sorted by, for any order."""
+    return tuple(_sort_column(schema, field) for field in order.fields)
 
 
 def _sort_column(schema: Schema, field: SortField) -> Column:
@@ -116,7 +121,8 @@ def _distribution(metadata: TableMetadata) -> Distribution:
         ) from None
 
 
-def _target_bytes(properties: Mapping[str, str]) -> int:
+def target_bytes(properties: Mapping[str, str]) -> int:
+    """How long the table wants its data files to be."""
     given = properties.get("write.target-file-size-bytes", str(TARGET_FILE_BYTES))
     if not given.isdigit() or int(given) == 0:
         raise InvalidInputError(f"write.target-file-size-bytes is {given!r}", "set it to a number of bytes")

@@ -145,6 +145,15 @@ def _to_spark(kind: iceberg.IcebergType, place: str) -> spark.DataType:
     return known
 
 
+def has_spark_types(schema: Schema) -> bool:
+    """Whether Spark has a type for each column."""
+    try:
+        schema_to_spark(schema)
+    except UnsupportedError:
+        return False
+    return True
+
+
 def nullable(struct: spark.StructType) -> spark.StructType:
     """The same columns, none of them required."""
     return spark.StructType([spark.StructField(f.name, f.dataType, True, f.metadata) for f in struct.fields])
