@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,7 @@ class NewTable:
 class TableChange:
     """All that a transaction does to one table. Either `new` or `base` is given.
 
+    `instead_of` is the table that had the name and is dropped by the same transaction, before `new` is made.
     `base` is the table as the transaction saw it. `added` are new data files; `replaced`, by path, those that
     it takes away: None if it takes none away, empty if it found none. `deletes` are position delete files
     that it adds. `numbers` are the data sequence numbers, by path, of added files and deletes that keep one
@@ -72,6 +73,7 @@ class TableChange:
     name: str
     base: TableRef | None = None
     new: NewTable | None = None
+    instead_of: TableRef | None = None
     added: tuple[DataFile, ...] = ()
     replaced: Mapping[str, DataFile] | None = None
     deletes: tuple[DataFile, ...] = ()
@@ -157,6 +159,12 @@ class TableChange:
         if self.evolution is None:
             return frozenset()
         return frozenset(part.value for part in self.evolution.parts)
+
+    def footprints(self) -> Iterator[TableFootprint]:
+        """What other writers may meet: the table, and the one whose place it takes."""
+        if self.instead_of is not None:
+            yield TableFootprint(self.name, self.instead_of.uuid, verbs=frozenset({"drop"}))
+        yield self.footprint()
 
     def footprint(self) -> TableFootprint:
         # Position deletes that nobody else could know of would be lost conflicts; those of own files are not.
@@ -325,7 +333,8 @@ class Changes:
     def footprint(self, txid: TxId, isolation: Isolation | None = None) -> Footprint:
         """What the rules need to know. `isolation` is the one that the caller chose; else the tables' own."""
         reads = (read.footprint() for read in self.reads)
-        footprints = (*reads, *(change.footprint() for change in self.tables.values()))
+        changed = (one for change in self.tables.values() for one in change.footprints())
+        footprints = (*reads, *changed)
         if isolation is not None:
             footprints = tuple(replace(footprint, isolation=isolation) for footprint in footprints)
         return Footprint(

@@ -14,7 +14,7 @@ from headgate.iceberg.bound import Bound, InPartitions
 from headgate.iceberg.rewriting import Rewriter
 from headgate.iceberg.row_change import MergeEngine, RowEngine
 from headgate.iceberg.target import Target
-from headgate.storage.memory import MemoryStore
+from headgate.storage.capabilities import ReachElsewhere
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,7 +64,7 @@ def rewriter_for(target: Target, spark: SparkSession | None) -> Rewriter:  # noq
 
 def active_session(target: Target) -> SparkSession | None:
     """The session that this process uses, if Spark can reach the lake; none is started."""
-    if "pyspark.sql" not in sys.modules or isinstance(target.driver.store, MemoryStore):
+    if "pyspark.sql" not in sys.modules or not isinstance(target.driver.store, ReachElsewhere):
         return None
     from headgate.spark.session import running_session
 

@@ -158,6 +158,12 @@ class InternalError(HeadgateError):
     usual_step = "please report this with the text above"
 
 
+class UnknownOutcomeNote(str):
+    """A note on a Ctrl-C: whether what it interrupted was committed is not known, and how to find out."""
+
+    __slots__ = ()
+
+
 def interruption_before(error: BaseException) -> KeyboardInterrupt | None:
     """The Ctrl-C that was being handled when `error` came, as from stopping what it had interrupted."""
     before = error.__context__

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headgate.commit.driver import Driver
 from headgate.host import SYSTEM, Host
 from headgate.model.fsck import FsckReport
-from headgate.opening import opened_store
+from headgate.opening import check_callable, opened_store
 from headgate.storage.capabilities import Store
 from headgate.storage.location import Options
 
@@ -38,5 +38,6 @@ def examined(driver: Driver, all_versions: bool, deep: bool, progress: OnProgres
     """The same, for the storage of a lake that is open."""
     from headgate.steward.fsck.check import Extent, check  # loads pyiceberg
 
+    check_callable("progress", progress)
     extent = Extent(all_versions=all_versions or deep, rows=deep)
     return check(driver, extent, progress or (lambda _what, _done, _all: None))

@@ -52,7 +52,7 @@ from headgate.model.record import Record
 from headgate.model.recovery import RecoveryReport
 from headgate.model.replica import ReplicaMark, ReplicaReport
 from headgate.model.state import LakeState
-from headgate.opening import check_divisor, check_heartbeat, checked_policy, opened_store
+from headgate.opening import check_callable, check_divisor, check_heartbeat, checked_policy, opened_store
 from headgate.refusals import TransactionConflictError, gave_up
 from headgate.result import CommitResult, Diagnosis, Resolution
 from headgate.steward.hooks.hook import Hook
@@ -120,6 +120,7 @@ class Lake(LakeServices, LakeObjects):
         wanted = None if strategy is None else parse_strategy(strategy)
         check_divisor(divisor)
         check_heartbeat(heartbeat)
+        check_callable("on_probe", on_probe)
         policy = checked_policy(retry, RetryPolicy())
         driver = Driver(opened_store(place, options), host)
         # Before the probe writes anything: a lake that exists must not be touched.
@@ -323,6 +324,11 @@ class Lake(LakeServices, LakeObjects):
         self._named(name, version)
         return Table(self, name, version)
 
+    def _made_table(self, name: str, made: CommitResult) -> Table:
+        from headgate.table import Table
+
+        return Table(self, name, made=made)
+
     def create_table(
         self,
         name: str,
@@ -338,14 +344,14 @@ class Lake(LakeServices, LakeObjects):
         `partition_by` takes columns and Iceberg's transforms: `["day(ts)", "bucket(8, customer)"]`. `sort_by`
         is the order of the rows in each file: `["ts", "id desc nulls last"]`.
         """
-        self._run(
+        made = self._run(
             args,
             lambda tx: tx.create_table(
                 name, schema, partition_by=partition_by, sort_by=sort_by, properties=properties
             ),
             self._refreshed(),
         )
-        return self.table(name)
+        return self._made_table(name, made)
 
     def drop_table(self, name: str, *, args: Sequence[str] = ()) -> CommitResult:
         """Drops a table, in a transaction of its own. Its files stay until they are vacuumed."""
@@ -522,6 +528,7 @@ class Lake(LakeServices, LakeObjects):
         """
         from headgate.steward.replica.replication import Replicator  # loads pyiceberg
 
+        check_callable("progress", progress)
         driver = Driver(opened_store(target, options), self._driver.host)
         return Replicator(self._steward, driver).run(progress or (lambda _done, _all: None), adopt=adopt)
 
@@ -539,6 +546,7 @@ class Lake(LakeServices, LakeObjects):
 
         Reads the whole log. `progress` is told how many versions are done, of how many.
         """
+        check_callable("progress", progress)
         return Rebuilding(self._steward, progress or (lambda _done, _all: None)).run()
 
     def fsck(
@@ -582,13 +590,13 @@ class Lake(LakeServices, LakeObjects):
         if wanted in newest.cancelled:
             return Resolution(txid, None)
         try:
-            self._run((), lambda tx: tx.cancel(wanted), newest)
+            done = self._run((), lambda tx: tx.cancel(wanted), newest)
         except TransactionConflictError as error:
             committed = [c.other for c in error.conflicts if c.other.txid.text == txid]
             if not committed:
                 raise
             return Resolution(txid, committed[0].version.number)
-        return Resolution(txid, None)
+        return Resolution(txid, None, done.version, done.hook_failures)
 
     def _run(
         self, args: Sequence[str], change: Callable[[Transaction], object], base: LakeState | None = None

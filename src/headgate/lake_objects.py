@@ -71,8 +71,8 @@ class LakeObjects(Catalog[CommitResult]):
         def change(tx: Transaction) -> None:
             materializing.create(self._lake, spark, tx, name, sql, partition_by, sort_by, given)
 
-        self._run(("create_materialized_view", name), change, self._refreshed())
-        return self._lake.table(name)
+        made = self._run(("create_materialized_view", name), change, self._refreshed())
+        return self._lake._made_table(name, made)
 
     def refresh(self, spark: SparkSession, name: str) -> RefreshResult:
         """Makes the rows of a materialized view those of its query at the newest version.
@@ -91,7 +91,10 @@ class LakeObjects(Catalog[CommitResult]):
         result = self._run(("refresh", name), change, self._refreshed())
         ((todo, source_version),) = done
         rows = 0 if todo.mode is Mode.UNCHANGED else self._rows_written(name, result.version)
-        return RefreshResult(name, result.version, source_version, todo.mode.value, rows, todo.reason)
+        failures = result.hook_failures
+        return RefreshResult(
+            name, result.version, source_version, todo.mode.value, rows, todo.reason, failures
+        )
 
     def _rows_written(self, name: str, version: int) -> int:
         snapshot = self._lake.table(name, version=version).snapshot

@@ -29,6 +29,7 @@ class RefreshResult:
 
     `mode` is `incremental` (`rows` were added), `full` (all are new, `rows` of them) or `unchanged`: then no
     version was made, and `version` is the one that was looked at. `reason` says why this mode.
+    `hook_failures` are hooks of the version that are not done, with why.
     """
 
     name: str
@@ -37,6 +38,7 @@ class RefreshResult:
     mode: str
     rows: int
     reason: str
+    hook_failures: tuple[str, ...] = ()
 
 
 def create(

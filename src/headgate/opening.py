@@ -54,6 +54,14 @@ def check_divisor(divisor: int) -> None:
         )
 
 
+def check_callable(name: str, given: object) -> None:
+    """Refuses what is to be told something later and cannot be called; None is nobody."""
+    if given is not None and not callable(given):
+        raise InvalidInputError(
+            f"{name} is to be called, but is a {type(given).__name__}", "give a function, or leave it out"
+        )
+
+
 def check_heartbeat(interval: timedelta) -> None:
     if not isinstance(interval, timedelta) or not MIN_HEARTBEAT <= interval <= MAX_WAIT:
         raise InvalidInputError(

@@ -6,7 +6,7 @@ never written again, nor are the manifests that list them; only what depends on 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -73,13 +73,23 @@ class PreparedTable:
 
 def prepare(loader: TableLoader, changes: Sequence[TableChange], attempt: Attempt) -> list[PreparedTable]:
     """The tables of a transaction on top of `attempt.state`. Reads what it needs, writes nothing."""
-    return [_prepare_one(loader, change, attempt) for change in changes]
+    return [table for change in changes for table in _prepare_each(loader, change, attempt)]
+
+
+def _prepare_each(loader: TableLoader, change: TableChange, attempt: Attempt) -> Iterator[PreparedTable]:
+    if change.instead_of is not None:
+        yield _dropped(change, attempt)
+    yield _prepare_one(loader, change, attempt)
+
+
+def _dropped(change: TableChange, attempt: Attempt) -> PreparedTable:
+    return PreparedTable(TableCommit(change.name, TableAction.DROP, attempt.state.tables[change.name]))
 
 
 def _prepare_one(loader: TableLoader, change: TableChange, attempt: Attempt) -> PreparedTable:
     if change.dropped:
         assert change.base is not None
-        return PreparedTable(TableCommit(change.name, TableAction.DROP, attempt.state.tables[change.name]))
+        return _dropped(change, attempt)
     ref, metadata = _before(loader, change, attempt)
     if change.evolution is not None:
         metadata = change.evolution.applied(metadata, attempt.now_ms)

@@ -57,10 +57,15 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What became of a transaction: committed as `version`, or never (`version` is None)."""
+    """What became of a transaction: committed as `version`, or never (`version` is None).
+
+    `cancelled_by` is the version that cancelled it just now, if one had to; `hook_failures` are its hooks.
+    """
 
     txid: str
     version: int | None
+    cancelled_by: int | None = None
+    hook_failures: tuple[str, ...] = ()
 
     @property
     def committed(self) -> bool:

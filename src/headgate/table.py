@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from headgate.lake import Lake
     from headgate.model.clustering import ClusteringReport
     from headgate.model.compaction import CompactionProgress
+    from headgate.model.state import LakeState
+    from headgate.transaction import Transaction
     from headgate.writing import Rows, TableWriter
 
 
@@ -103,14 +105,18 @@ class TableSnapshot:
 class Table(Evolvable[CommitResult]):
     """A table of a lake.
 
-    It is looked up by name at each call, so it always shows the newest version, or the one that it was asked
-    for.
+    It is looked up by name at each call, so it always shows the newest version. One that was asked for as it
+    was at a version shows that, and can only be read. `made` is the commit that made the table, if this is
+    what the call that did so returned.
     """
 
-    def __init__(self, lake: Lake, name: str, version: int | None = None) -> None:
+    def __init__(
+        self, lake: Lake, name: str, version: int | None = None, made: CommitResult | None = None
+    ) -> None:
         self._lake = lake
         self._version = version
         self.name = name
+        self.made = made
 
     def __repr__(self) -> str:
         return f"<Table {self.name} of {self._lake.place}>"
@@ -180,7 +186,7 @@ class Table(Evolvable[CommitResult]):
     def append(self, rows: Rows, *, args: Sequence[str] = ()) -> CommitResult:
         """Adds rows (a Spark DataFrame, or a pyarrow Table), in a transaction of its own."""
         _require_repeatable(rows)
-        return self._lake._run(args, lambda tx: tx.table(self.name).append(rows))
+        return self._run(args, lambda tx: tx.table(self.name).append(rows))
 
     def overwrite(self, rows: Rows, where: str | None = None, *, args: Sequence[str] = ()) -> CommitResult:
         """Replaces all rows that the table has now, or exactly those that `where` selects.
@@ -189,12 +195,12 @@ class Table(Evolvable[CommitResult]):
         that `where` selects; otherwise `InvalidInputError` shows some that are not, and nothing is changed.
         """
         _require_repeatable(rows)
-        return self._lake._run(args, lambda tx: tx.table(self.name).overwrite(rows, where))
+        return self._run(args, lambda tx: tx.table(self.name).overwrite(rows, where))
 
     def overwrite_partitions(self, rows: Rows, *, args: Sequence[str] = ()) -> CommitResult:
         """Replaces the partitions that `rows` belong to, in a transaction of its own; others stay."""
         _require_repeatable(rows)
-        return self._lake._run(args, lambda tx: tx.table(self.name).overwrite_partitions(rows))
+        return self._run(args, lambda tx: tx.table(self.name).overwrite_partitions(rows))
 
     def delete(self, where: str | Column, *, args: Sequence[str] = ()) -> CommitResult:
         """Removes the rows for which `where` is true. The result counts them; if none, no version is made.
@@ -226,6 +232,7 @@ class Table(Evolvable[CommitResult]):
         Rows of the table are `t` and those of the source `s`. As `delete` otherwise.
         """
         _require_repeatable(source)
+        self._refuse_earlier()
         return Merge(
             MergeSpec(on),
             lambda spec: self._change_rows(args, lambda table: table._merge(source, spec)),
@@ -240,8 +247,22 @@ class Table(Evolvable[CommitResult]):
         return self._change_rows(args, lambda table: table.upsert(rows, keys))
 
     def _change_rows(self, args: Sequence[str], change: Callable[[TableWriter], object]) -> CommitResult:
-        newest = self._lake._refreshed()
-        return self._lake._run(args, lambda tx: change(tx.table(self.name)), newest)
+        self._refuse_earlier()
+        return self._run(args, lambda tx: change(tx.table(self.name)), self._lake._refreshed())
+
+    def _run(
+        self, args: Sequence[str], change: Callable[[Transaction], object], base: LakeState | None = None
+    ) -> CommitResult:
+        self._refuse_earlier()
+        return self._lake._run(args, change, base)
+
+    def _refuse_earlier(self) -> None:
+        """Refuses to write through a look at the past: it would go to the newest version, unseen."""
+        if self._version is not None:
+            raise InvalidInputError(
+                f"this is {self.name} as it was at version {self._version}, which can only be read",
+                f"write to the table as it is now: lake.table({self.name!r})",
+            )
 
     def cluster(
         self,
@@ -264,6 +285,7 @@ class Table(Evolvable[CommitResult]):
         """
         from headgate.services.clustering import Clusterer
 
+        self._refuse_earlier()
         told = progress or (lambda _: None)
         clusterer = Clusterer(self._lake, self.name, args or ("cluster", self.name), spark, told)
         self._view()
@@ -271,15 +293,15 @@ class Table(Evolvable[CommitResult]):
 
     def set_properties(self, properties: Mapping[str, str], *, args: Sequence[str] = ()) -> CommitResult:
         """Sets table properties, in a transaction of its own."""
-        return self._lake._run(args, lambda tx: tx.table(self.name).set_properties(properties))
+        return self._run(args, lambda tx: tx.table(self.name).set_properties(properties))
 
     def remove_properties(self, *names: str, args: Sequence[str] = ()) -> CommitResult:
         """Removes table properties, in a transaction of its own."""
-        return self._lake._run(args, lambda tx: tx.table(self.name).remove_properties(*names))
+        return self._run(args, lambda tx: tx.table(self.name).remove_properties(*names))
 
     def _evolve(self, step: Step, *description: str) -> CommitResult:
         operation, *rest = description
-        return self._lake._run(
+        return self._run(
             [operation, self.name, *rest], lambda tx: tx.table(self.name)._evolve(step, *description)
         )
 

@@ -29,7 +29,13 @@ from headgate.core.lookup import found_table, found_tag
 from headgate.core.retry import Effort, RetryPolicy, delay_seconds, read_ahead
 from headgate.core.settings import EARLY, OF_LAKES, check_settings
 from headgate.envelope import Envelope
-from headgate.errors import CommitUnknownError, ConflictError, InvalidInputError, StorageError
+from headgate.errors import (
+    CommitUnknownError,
+    ConflictError,
+    InvalidInputError,
+    StorageError,
+    UnknownOutcomeNote,
+)
 from headgate.evidence import FetchedEvidence
 from headgate.forks import renew_after_fork
 from headgate.model.announcement import Intent
@@ -302,13 +308,17 @@ class Transaction(Catalog[None]):
             raise
 
     def _how_to_settle(self) -> str:
-        known = self._committed
-        became = "may have been committed" if known is None else f"was committed as version {known.version}"
-        left = "" if known is None else "; what was left to do, such as hooks, is done by headgate recover"
-        return (
-            f"transaction {self.txid} {became}{left}; to settle it: commit() on it again, "
-            f"Lake.resolve({self.txid!r}), or headgate doctor {self._log.driver.store.describe()} "
-            f"--resolve {self.txid}"
+        """What to tell whoever interrupts the commit after the record was offered."""
+        place = self._log.driver.store.describe()
+        known = self._committed or self._result
+        if known is not None:
+            return (
+                f"transaction {self.txid} was committed as version {known.version}; what was left "
+                f"to do, such as hooks, is done by headgate recover {place}"
+            )
+        return UnknownOutcomeNote(
+            f"transaction {self.txid} may have been committed; to settle it: commit() on it again, "
+            f"Lake.resolve({self.txid!r}), or headgate doctor {place} --resolve {self.txid}"
         )
 
     def _commit_once(self) -> CommitResult:

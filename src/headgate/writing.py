@@ -238,7 +238,8 @@ class TableWriter(Evolvable[None]):
     def _evolve(self, step: Step, *description: str) -> None:  # noqa: ARG002 - the transaction has its own
         change = self._change()
         table = Subject(self._metadata(change), self._specs_in_use(change))
-        evolved = step(table, change.evolution or Evolution())
+        before = change.evolution or Evolution()
+        evolved = step(table, before.written if change.added else before)
         self._tx.note(replace(change, evolution=evolved))
 
     def _change(self) -> TableChange:
@@ -387,7 +388,8 @@ def create(
     given = public_properties(properties)
     check_settings(given, OF_TABLES)
     new = NewTable(uuid, columns, spec, order, given)
-    tx.note(TableChange(name, new=new))
+    # A table of this name that was dropped before still goes: others may have it under another name by now.
+    tx.note(TableChange(name, new=new, instead_of=None if noted is None else noted.base))
     return TableWriter(tx, name)
 
 
@@ -437,6 +439,8 @@ def rename(tx: OpenTransaction, name: str, to: str) -> None:
     TableName.parse(to)
     tx.changes().require_free(to, tx.base)
     noted = tx.changes().tables.get(name)
+    if noted is not None and noted.dropped:
+        raise NotFoundError(f"the table {name} was dropped in this transaction")
     tx.note(replace(noted or TableChange(name, base=found_table(tx.base, name)), renamed_to=to))
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -235,3 +239,75 @@ def test_a_hook_of_a_process_is_shown_by_status_of_another(here: Path) -> None:
     hg.Lake.open("lake", hooks=[hook]).set_properties({"a": "1"})
     (line,) = run("hooks", "status", "lake").output.splitlines()[1:]
     assert line.split("\t") == ["1", "own", "failed", "1", "no", "OSError: no \\x1b[31m way"]
+
+
+FAILING = """
+[[hooks]]
+name = "never"
+action = "command"
+command = ["false"]
+retry.attempts = 1
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("doctor", "lake", "--resolve", "0" * 32),
+        ("timeline", "lake", "--cancel", "1" * 32),
+        ("doctor", "lake", "--switch-to", "filetracker"),
+        ("view", "lake", "a.v", "--sql", "SELECT 1"),
+        ("mount", "lake", "a.m", ".", "--format", "json"),
+        ("ingest", "lake", "a.b", "rows.jsonl"),
+    ],
+    ids=lambda command: "-".join(part for part in command if part.strip("01-")),
+)
+def test_every_command_that_commits_says_which_hooks_are_not_done(
+    here: Path, command: tuple[str, ...]
+) -> None:
+    Path("headgate.toml").write_text(FAILING)
+    shown = run(*command, "--json")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["hook_failures"] == ["never: false failed with exit code 1"]
+    version = hg.Lake.open("lake").version
+    assert f"version {version} is committed; a hook is not done: never" in shown.stderr
+    assert "hooks retry" in shown.stderr
+
+
+def test_dropping_says_so_too(here: Path) -> None:
+    run_json("ingest", "lake", "a.b", "rows.jsonl", "--config", "/dev/null")
+    Path("headgate.toml").write_text(FAILING)
+    shown = run("drop", "lake", "a.b", "--json")
+    assert json.loads(shown.stdout)["hook_failures"] == ["never: false failed with exit code 1"]
+
+
+def test_what_was_settled_before_ran_no_hook(here: Path) -> None:
+    Path("headgate.toml").write_text(FAILING)
+    for _ in range(2):
+        shown = run("doctor", "lake", "--resolve", "0" * 32, "--json")
+    assert json.loads(shown.stdout) == {
+        "txid": "0" * 32,
+        "committed": False,
+        "version": None,
+        "cancelled_by": None,
+        "hook_failures": [],
+    }
+
+
+def test_ctrl_c_inside_a_hook_ends_as_any_other_and_says_what_stands(here: Path, tmp_path: Path) -> None:
+    os.mkfifo("begun")
+    script = f"echo begun > {tmp_path / 'begun'}; sleep 600"
+    Path("headgate.toml").write_text(FAILING.replace('["false"]', json.dumps(["sh", "-c", script])))
+    program = (sys.executable, "-c", "from headgate.cli import main; main()")
+    args = ("ingest", "lake", "a.b", "rows.jsonl")
+    with subprocess.Popen([*program, *args], stderr=subprocess.PIPE, text=True) as process:
+        with Path("begun").open() as begun:
+            assert begun.read() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    assert process.returncode == 130, said
+    assert (
+        "was committed as version 1; what was left to do, such as hooks, is done by headgate recover" in said
+    )
+    assert [hook.run.name for hook in hg.Lake.open("lake").open_hooks()] == ["never"]

@@ -332,3 +332,93 @@ def test_ctrl_c_leaves_nothing_to_see(place: Path, tmp_path: Path) -> None:
     assert process.returncode == 130, said
     assert "interrupted" in said and "Traceback" not in said
     assert hg.Lake.open(place).version == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["01234", "99999"], ["01234", "99999"]),
+        (["007.5", "1.5"], ["007.5", "1.5"]),
+        (["-01", "2"], ["-01", "2"]),
+        (["0", "10", "-5"], [0, 10, -5]),
+        (["0.5", "00"], ["0.5", "00"]),
+        (["0.5", "2"], [0.5, 2.0]),
+        (["9007199254740993", "1"], [2**53 + 1, 1]),
+        (["9007199254740992", "1.5"], [2.0**53, 1.5]),
+        (["0" + "9" * 20, "1"], ["0" + "9" * 20, "1"]),
+        (["9" * 20, "1"], [Decimal("9" * 20), Decimal(1)]),
+    ],
+)
+def test_numbers_of_csv_files_keep_what_is_written(
+    place: Path, file: Callable[..., Path], texts: list[str], expected: list[object]
+) -> None:
+    run_json("ingest", place, "a.b", file("a.csv", "\n".join(["x", *texts, ""])))
+    assert [row["x"] for row in rows(place, "a.b")] == expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["9007199254740993", "1"], [2**53 + 1, 1]),
+        (["9007199254740992", "1.5"], [2.0**53, 1.5]),
+        (["[1, 9007199254740993]"], [[1, 2**53 + 1]]),
+        (['{"y": 1}', '{"y": 1.5}'], [{"y": 1.0}, {"y": 1.5}]),
+        (["9" * 20, "1"], [Decimal("9" * 20), Decimal(1)]),
+        (["1", "2"], [1, 2]),
+    ],
+)
+def test_numbers_of_json_lines_keep_what_is_written(
+    place: Path, file: Callable[..., Path], texts: list[str], expected: list[object]
+) -> None:
+    run_json("ingest", place, "a.b", file("a.jsonl", "".join(f'{{"x": {text}}}\n' for text in texts)))
+    assert [row["x"] for row in rows(place, "a.b")] == expected
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"a.jsonl": '{"x": 9007199254740993}\n{"x": 0.5}\n'},
+        {"a.jsonl": '{"x": 0.5}\n{"x": 9007199254740993}\n'},
+        {"a.jsonl": '{"x": {"y": [0.5, 9007199254740993]}}\n'},
+        {"a.csv": "x\n9007199254740993\n0.5\n"},
+        {"a.csv": "x\n9007199254740993\n", "b.csv": "x\n0.5\n"},
+        {"a.jsonl": '{"x": 0.5}\n', "b.jsonl": '{"x": 9007199254740993}\n'},
+        {"a.jsonl": f'{{"x": {"9" * 40}}}\n'},
+    ],
+)
+def test_whole_numbers_that_would_be_rounded_are_refused(
+    place: Path, file: Callable[..., Path], files: dict[str, str]
+) -> None:
+    paths = [file(name, content) for name, content in files.items()]
+    result = run("ingest", place, "a.b", *paths)
+    assert result.exit_code == 2, result.output
+    assert "--schema" in result.output and "column x" in result.output
+    assert hg.Lake.open(place).version == 0
+
+
+def test_small_whole_numbers_of_one_file_go_beside_fractions_of_another(
+    place: Path, file: Callable[..., Path]
+) -> None:
+    run_json("ingest", place, "a.b", file("a.csv", "x\n1\n"), file("b.csv", "x\n0.5\n"))
+    assert sorted(row["x"] for row in rows(place, "a.b")) == [0.5, 1.0]  # type: ignore[type-var]
+
+
+def test_unsigned_numbers_of_parquet_files_become_those_that_hold_them(place: Path, tmp_path: Path) -> None:
+    values = {
+        "a": pa.array([255], pa.uint8()),
+        "b": pa.array([2**16 - 1], pa.uint16()),
+        "c": pa.array([2**32 - 1], pa.uint32()),
+        "d": pa.array([2**64 - 1], pa.uint64()),
+        "e": pa.array([[2**32 - 1]], pa.list_(pa.uint32())),
+        "f": pa.array([{"g": 2**32 - 1}], pa.struct([("g", pa.uint32())])),
+    }
+    pq.write_table(pa.table(values), tmp_path / "a.parquet")
+    run_json("ingest", place, "a.b", tmp_path / "a.parquet")
+    (row,) = rows(place, "a.b")
+    expected = {"a": 255, "b": 2**16 - 1, "c": 2**32 - 1, "d": Decimal(2**64 - 1)}
+    assert row == expected | {"e": [2**32 - 1], "f": {"g": 2**32 - 1}}
+    kinds = [str(field.field_type) for field in hg.Lake.open(place).table("a.b").schema.fields]
+    assert kinds[:4] == ["int", "int", "long", "decimal(20, 0)"]
+    lake = hg.Lake.open(place)
+    lake.create_table("a.c", pa.table(values).schema).append(pa.table(values))
+    assert lake.table("a.c").read_arrow().to_pylist() == [row]

@@ -32,7 +32,7 @@ def test_a_view_is_made_shown_replaced_and_dropped(place: Path, tmp_path: Path) 
     assert again.exit_code == 1
     assert "there is a view v.late already" in again.stderr
     replaced = run_json("view", place, "v.late", "--file", tmp_path / "late.sql", "--replace")
-    assert replaced == {"name": "v.late", "kind": "view", "version": 4}
+    assert replaced == {"name": "v.late", "kind": "view", "version": 4, "hook_failures": []}
     assert run_json("show", place, "v.late", "--version", "3")["sql"] == SQL
     assert run("drop", place, "v.late").stdout == "version 5: the view v.late is dropped\n"
     assert "v.late" not in run("tables", place).stdout

@@ -551,3 +551,34 @@ class _Model:
         with pytest.raises(hg.InvalidInputError):
             call()
         raise hg.InvalidInputError("refused, as foreseen")
+
+
+def test_a_column_that_comes_goes_and_comes_again_in_one_transaction(lake: hg.Lake) -> None:
+    """Rows of the first one do not show in the second; engines that read by name can know of both."""
+    table = lake.create_table("a.b", "id BIGINT")
+    with lake.transaction() as tx:
+        writer = tx.table("a.b")
+        writer.add_column("x", "BIGINT")
+        writer.append(pa.table({"id": [1], "x": [7]}))
+        writer.drop_column("x")
+        writer.add_column("x", "BIGINT")
+        writer.append(pa.table({"id": [2], "x": [8]}))
+    assert sorted(table.read_arrow().to_pylist(), key=lambda row: row["id"]) == [
+        {"id": 1, "x": None},
+        {"id": 2, "x": 8},
+    ]
+    kept = table._view().metadata.schemas.values()
+    assert {tuple((f.field_id, f.name) for f in schema.fields) for schema in kept} == {
+        ((1, "id"),),
+        ((1, "id"), (2, "x")),
+        ((1, "id"), (3, "x")),
+    }
+    assert lake.fsck().ok
+
+
+def test_columns_that_no_row_was_written_with_leave_no_trace(lake: hg.Lake) -> None:
+    lake.create_table("a.b", "id BIGINT")
+    with lake.transaction() as tx:
+        for name in "xyz":
+            tx.table("a.b").add_column(name, "BIGINT")
+    assert len(lake.table("a.b")._view().metadata.schemas) == 2

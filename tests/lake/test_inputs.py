@@ -81,6 +81,24 @@ def begin(**arguments: Any) -> Callable[[Any], object]:
         lambda lake: lake.table("sales.orders").read_arrow(columns="id"),
         lambda lake: lake.table("sales.orders").read_arrow(columns=[5]),
         lambda lake: lake.change_strategy([]),
+        lambda lake: lake.create_table("sales.more", "id BIGINT", partition_by=[f"bucket({2**31}, id)"]),
+        lambda lake: lake.create_table("sales.more", "id BIGINT", partition_by=[f"truncate({2**31}, id)"]),
+        lambda lake: lake.create_table("sales.more", "id BIGINT", sort_by=[f"bucket({'9' * 5000}, id)"]),
+        lambda lake: lake.table("sales.orders").add_partition_field(f"bucket({HUGE}, id)"),
+        lambda lake: lake.replicate(MemoryStore("other"), progress=5),
+        lambda lake: lake.rebuild_control(progress=5),
+        lambda lake: lake.fsck(progress=5),
+        lambda lake: lake.at().table("sales.orders").append(pa.table({"id": [1]})),
+        lambda lake: lake.at(2).table("sales.orders").overwrite(pa.table({"id": [1]})),
+        lambda lake: lake.at(2).table("sales.orders").overwrite_partitions(pa.table({"id": [1]})),
+        lambda lake: lake.at(2).table("sales.orders").delete("true"),
+        lambda lake: lake.at(2).table("sales.orders").update({"id": "id + 1"}),
+        lambda lake: lake.at(2).table("sales.orders").upsert(pa.table({"id": [1]}), ["id"]),
+        lambda lake: lake.at(2).table("sales.orders").merge(pa.table({"id": [1]}), on="t.id = s.id"),
+        lambda lake: lake.at(2).table("sales.orders").set_properties({"a": "1"}),
+        lambda lake: lake.at(2).table("sales.orders").remove_properties("a"),
+        lambda lake: lake.table("sales.orders", version=2).add_column("x", "INT"),
+        lambda lake: lake.table("sales.orders", version=2).add_partition_field("id"),
     ],
 )
 def test_wrong_arguments_are_refused_and_change_nothing(
@@ -104,6 +122,19 @@ def test_a_path_of_bytes_is_refused(tmp_path: Path) -> None:
     entries: list[Any] = list(os.scandir(os.fsencode(tmp_path)))
     with pytest.raises(hg.InvalidInputError, match="bytes"):
         hg.Lake.open(entries[0])
+
+
+def test_init_refuses_whoever_cannot_be_told_of_the_probe_before_it_makes_a_lake() -> None:
+    store = MemoryStore()
+    with pytest.raises(hg.InvalidInputError, match="on_probe is to be called, but is a int"):
+        hg.Lake.init(store, on_probe=5)  # type: ignore[arg-type]
+    assert store.list_page("").keys == ()
+
+
+def test_the_most_buckets_that_other_engines_have(lake: hg.Lake) -> None:
+    table = lake.create_table("sales.wide", "id BIGINT", partition_by=[f"bucket({2**31 - 1}, id)"])
+    table.append(pa.table({"id": [34]}))
+    assert table.read_arrow(where="id = 34").num_rows == 1
 
 
 def test_init_refuses_a_wrong_policy_before_it_makes_a_lake() -> None:

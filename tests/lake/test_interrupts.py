@@ -8,6 +8,7 @@ import pytest
 
 import headgate as hg
 from headgate.commit.layout import PLAIN
+from headgate.errors import UnknownOutcomeNote
 from headgate.model.identifiers import Version
 from headgate.storage.intercept import intercepted
 from headgate.storage.memory import MemoryStore
@@ -37,6 +38,7 @@ def test_the_note_names_the_transaction_and_how_to_settle_it(done: bool) -> None
     with pytest.raises(KeyboardInterrupt) as caught:
         lake.set_properties({"a": "1"})
     (note,) = caught.value.__notes__
+    assert isinstance(note, UnknownOutcomeNote)
     command, _, txid = note.rpartition(" ")
     assert command.endswith(f"headgate doctor {lake.place} --resolve")
     assert hg.Lake.open(store).resolve(txid).committed is done
@@ -48,8 +50,10 @@ def test_after_the_decision_too() -> None:
     lake.set_properties({"a": "1"})
     with pytest.raises(KeyboardInterrupt) as caught:
         lake.set_properties({"a": "2"})
-    txid = caught.value.__notes__[0].rpartition(" ")[2]
-    assert hg.Lake.open(store).resolve(txid).version == 2
+    (note,) = caught.value.__notes__
+    assert "was committed as version 2" in note and note.endswith(f"headgate recover {lake.place}")
+    assert not isinstance(note, UnknownOutcomeNote)
+    assert hg.Lake.open(store).resolve(note.split()[1]).version == 2
 
 
 def test_what_was_not_offered_needs_no_settling() -> None:

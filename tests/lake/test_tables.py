@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
+from headgate.model.identifiers import Version
 from headgate.refusals import TransactionConflictError
 from headgate.storage.counting import counted
 from headgate.storage.faulty import Fault, faulty, refuse
@@ -181,6 +182,43 @@ def test_a_table_that_was_dropped_and_made_again_is_another_table(lake: hg.Lake)
     lake.create_table("sales.orders", "other INT")
     with pytest.raises(TransactionConflictError, match=r"sales.orders: .* it dropped the table"):
         tx.commit()
+
+
+@pytest.mark.parametrize("then", ["renamed", "dropped"])
+def test_a_table_that_takes_the_place_of_another_meets_what_became_of_that(lake: hg.Lake, then: str) -> None:
+    lake.create_table("a.b", "id BIGINT").append(pa.table({"id": [1]}))
+    tx = lake.transaction()
+    tx.drop_table("a.b")
+    tx.create_table("a.b", "other STRING")
+    if then == "renamed":
+        lake.rename_table("a.b", "a.kept")
+    else:
+        lake.drop_table("a.b")
+    with pytest.raises(hg.ConflictError, match=f"it {then} the table"):
+        tx.commit()
+    assert lake.tables() == (("a.kept",) if then == "renamed" else ())
+
+
+def test_a_table_takes_the_place_of_another_in_one_version(lake: hg.Lake) -> None:
+    old = lake.create_table("a.b", "id BIGINT")
+    old.append(pa.table({"id": [1]}))
+    uuid = lake._table_ref("a.b").uuid
+    with lake.transaction() as tx:
+        tx.drop_table("a.b")
+        with pytest.raises(hg.NotFoundError, match="was dropped in this transaction"):
+            tx.rename_table("a.b", "a.c")
+        tx.create_table("a.b", "other STRING").append(pa.table({"other": ["x"]}))
+    assert lake.table("a.b").read_arrow().to_pylist() == [{"other": "x"}]
+    assert lake.table("a.b", version=2).read_arrow().to_pylist() == [{"id": 1}]
+    record, _ = lake._log.decided(Version(lake.version))
+    done = [(one.action.value, one.table.uuid == uuid) for one in record.tables]
+    assert done == [("drop", True), ("create", False)]
+    assert lake.fsck().ok
+    with lake.transaction() as tx:
+        tx.drop_table("a.b")
+        tx.create_table("a.b", "third STRING")
+        tx.drop_table("a.b")
+    assert lake.tables() == ()
 
 
 def test_two_writers_cannot_make_the_same_table(lake: hg.Lake) -> None:

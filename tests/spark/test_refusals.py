@@ -160,11 +160,17 @@ def test_rows_that_an_overwrite_does_not_select(lake: hg.Lake, spark: SparkSessi
     assert lake.version == 2
 
 
-def test_an_int_that_is_truncated_to_none_has_no_partition(lake: hg.Lake, spark: SparkSession) -> None:
-    table = lake.create_table("t.least", "i INT", partition_by=["truncate(10, i)"])
+@pytest.mark.parametrize(("kind", "least"), [("INT", -(2**31)), ("BIGINT", -(2**63))])
+def test_a_number_that_is_truncated_to_none_has_no_partition(
+    lake: hg.Lake, spark: SparkSession, both_ways: str, kind: str, least: int
+) -> None:
+    table = lake.create_table("t.least", f"i {kind}", partition_by=["truncate(10, i)"])
     with pytest.raises(hg.InvalidInputError, match="too long for its type once it is truncated"):
-        table.append(spark.createDataFrame([(-(2**31),)], "i int"))
+        table.append(spark.createDataFrame([(least,)], f"i {kind}"))
     assert lake.version == 1
+    least_that_fits = least + 10 - least % 10
+    table.append(spark.createDataFrame([(least_that_fits,), (None,), (7,)], f"i {kind}"))
+    assert {file.partition["i_trunc"] for file in table.files()} == {least_that_fits, None, 0}
 
 
 def test_texts_that_no_directory_can_be_called(lake: hg.Lake, spark: SparkSession) -> None:

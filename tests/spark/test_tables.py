@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
 import headgate as hg
+from headgate.ingest.load import IngestOptions, ingest
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 
 ALL_TYPES = """
@@ -239,3 +240,28 @@ def test_a_transaction_reads_what_it_sees_and_depends_on_it(spark: SparkSession,
     with pytest.raises(hg.ConflictError, match=r"a.b: your read .*\[rule 5:"):
         tx.commit()
     assert table.read(spark).count() == 11
+
+
+def test_a_column_that_comes_goes_and_comes_again_in_one_transaction(
+    lake: hg.Lake, spark: SparkSession, both_ways: str
+) -> None:
+    table = lake.create_table("t.again", "id BIGINT")
+    with lake.transaction() as tx:
+        writer = tx.table("t.again")
+        writer.add_column("x", "BIGINT")
+        writer.append(spark.createDataFrame([(1, 7)], "id bigint, x bigint"))
+        writer.drop_column("x")
+        writer.add_column("x", "BIGINT")
+        writer.append(spark.createDataFrame([(2, 8)], "id bigint, x bigint"))
+    assert sorted(map(tuple, table.read(spark).collect())) == [(1, None), (2, 8)]
+
+
+def test_numbers_with_leading_zeros_are_text_for_spark_too(
+    lake: hg.Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark looks at every row, so the last one can tell."""
+    (tmp_path / "a.csv").write_text("`zip`,n,x\n" + "1,2,0.5\n" * 3 + "01234,2,1\n")
+    ingest(lake, "t.zip", [str(tmp_path / "a.csv")], IngestOptions(), spark=spark)
+    rows = lake.table("t.zip").read_arrow().to_pylist()
+    assert [*rows[-1].values()] == ["01234", 2, 1.0]
+    assert {row["`zip`"] for row in rows} == {"1", "01234"}

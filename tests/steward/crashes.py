@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 from headgate.host import SystemHost
 from headgate.storage.capabilities import Store
 from headgate.storage.intercept import Proceed, intercepted
 from headgate.storage.listing import all_keys
+from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Request
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Store)
 
 MAX_REQUESTS = 2000
 
@@ -65,14 +69,22 @@ def copied(store: MemoryStore) -> MemoryStore:
     return copy
 
 
-def deaths(before: MemoryStore, act: Callable[[Store], object]) -> Iterator[tuple[MemoryStore, Death]]:
+def restored(place: Path, backup: Path) -> LocalStore:
+    """The lake of `backup` at its own place, which its metadata names."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(backup, place)
+    return LocalStore(place, fsync=False)
+
+
+def deaths(begin: Callable[[], S], act: Callable[[Store], object]) -> Iterator[tuple[S, Death]]:
     """What `act` leaves behind on storage if it dies at each of its requests, and at last if it does not.
 
-    `act` is run from the same beginning each time. The sweep ends by itself when a run gets through.
+    `act` is run on what `begin` gives, which is the same each time. The sweep ends by itself when a run gets
+    through.
     """
     for at in range(1, MAX_REQUESTS):
         for late in (False, True):
-            store, death = copied(before), Death(at, late)
+            store, death = begin(), Death(at, late)
             try:
                 act(intercepted(store, death.intercept))
             except Crash:

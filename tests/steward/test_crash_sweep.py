@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -19,7 +20,7 @@ from headgate.steward.hooks.hook import Hook
 from headgate.storage.capabilities import Store
 from headgate.storage.memory import MemoryStore
 from tests.compactions import compact_files
-from tests.steward.crashes import OneByOne, deaths
+from tests.steward.crashes import OneByOne, copied, deaths
 
 STRATEGIES = ("conditional", "rename", "filetracker")
 DIVISOR = 4
@@ -125,7 +126,9 @@ def test_a_change_that_dies_anywhere(strategy: str, change: Callable[[hg.Lake], 
     old = content(opened(before))
     complete = False
     seen = set()
-    for store, death in deaths(before, lambda dying: change(opened(dying, Hook("told", Told())))):
+    for store, death in deaths(
+        partial(copied, before), lambda dying: change(opened(dying, Hook("told", Told())))
+    ):
         told = Told()
         lake = opened(store, Hook("told", told))
         report = lake.recover()
@@ -167,7 +170,9 @@ def expected(strategy: str, base: int, change: Callable[[hg.Lake], None]) -> dic
 def test_hooks_that_die_anywhere_are_run_at_least_once() -> None:
     """The hook itself asks the storage: it dies inside, too."""
     before = begun("conditional", 6)
-    for store, _ in deaths(before, lambda dying: append(opened(dying, Hook("copy", Copies(dying))))):
+    for store, _ in deaths(
+        partial(copied, before), lambda dying: append(opened(dying, Hook("copy", Copies(dying))))
+    ):
         lake = opened(store, Hook("copy", Copies(store)))
         lake.recover()
         if lake.version > 6:
@@ -208,7 +213,9 @@ def unfinished(versions: int, missing: int) -> MemoryStore:
 def test_a_recovery_that_dies_anywhere_is_recovered() -> None:
     before = unfinished(10, 5)
     rows_before = content(opened(before))
-    for store, _ in deaths(before, lambda dying: opened(dying, Hook("told", Told())).recover()):
+    for store, _ in deaths(
+        partial(copied, before), lambda dying: opened(dying, Hook("told", Told())).recover()
+    ):
         lake = opened(store, Hook("told", Told()))
         lake.recover()
         assert not lake.recover().changed
@@ -223,7 +230,7 @@ def test_rebuilding_that_dies_anywhere_is_rebuilt() -> None:
     before.put(f"control/txn/{2:020d}.json", b"damaged")
     before.put(f"control/txn/{77:020d}.json", b"of no version")
     rows_before = content(opened(before))
-    for store, _ in deaths(before, lambda dying: opened(dying).rebuild_control()):
+    for store, _ in deaths(partial(copied, before), lambda dying: opened(dying).rebuild_control()):
         lake = opened(store)
         lake.rebuild_control()
         assert content(lake) == rows_before

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Put
 from headgate.testing.s3 import S3Server
-from tests.steward.crashes import OneByOne, deaths
+from tests.steward.crashes import OneByOne, copied, deaths
 from tests.steward.shop import Scene, fill, fingerprint, make, orders
 
 NOBODY = 65534
@@ -135,7 +136,7 @@ def test_a_writer_that_dies_anywhere_leaves_no_damage(strategy: str, where: str 
         table = hg.Lake.open(dying, host=OneByOne()).table("a.b")
         table.delete(where) if where else table.overwrite(orders(4))
 
-    for store, death in deaths(before, change):
+    for store, death in deaths(partial(copied, before), change):
         report = hg.fsck(store, deep=True)
         assert report.damage == (), death
         assert {one.kind for one in report.notes} <= {*LEFT_BY_THE_DEAD, "checkpoint-missing"}, death

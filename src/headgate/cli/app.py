@@ -213,7 +213,8 @@ def timeline(
 def _cancel(lake: Lake, txid: str, *, json: bool) -> None:
     result = lake.cancel(txid, args=["headgate", "timeline", "--cancel", txid])
     if json:
-        output.print_json({"txid": txid, "cancelled": True, "version": result.version})
+        told = {"txid": txid, "cancelled": True, "version": result.version}
+        output.print_json(told | {"hook_failures": list(result.hook_failures)})
     else:
         output.say(f"version {result.version}: {txid} is cancelled and can never commit")
     tell_hook_failures(lake, result.version, result.hook_failures)
@@ -301,15 +302,17 @@ def doctor(
         if resolve is not None:
             _resolve(lake, resolve, json=json)
             return
+        switched: dict[str, object] = {}
         if switch_to is not None:
             result = lake.change_strategy(switch_to, args=["headgate", "doctor", "--switch-to", switch_to])
+            switched = {"switched_by": result.version, "hook_failures": list(result.hook_failures)}
             if not json:
                 output.say(f"version {result.version}: from now on {switch_to}")
             tell_hook_failures(lake, result.version, result.hook_failures)
         with working("trying out the storage …"):
             diagnosis = lake.doctor()
         if json:
-            output.print_json(output.diagnosis_json(diagnosis))
+            output.print_json(output.diagnosis_json(diagnosis) | switched)
         else:
             output.print_report(diagnosis.report)
             output.print_rows("What that means", output.VERDICT_COLUMNS, output.verdict_rows(diagnosis))
@@ -323,6 +326,8 @@ def _resolve(lake: Lake, txid: str, *, json: bool) -> None:
         output.print_json(output.resolution_json(resolution))
     else:
         output.say(output.resolution_text(resolution))
+    if resolution.cancelled_by is not None:
+        tell_hook_failures(lake, resolution.cancelled_by, resolution.hook_failures)
 
 
 @app.command(epilog=examples("headgate demo --dir ./demo-lake"))

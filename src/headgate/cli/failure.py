@@ -9,7 +9,13 @@ from contextlib import contextmanager
 
 from headgate.cli.output import visible
 from headgate.cli.streams import INTERRUPTED
-from headgate.errors import CommitUnknownError, ConflictError, HeadgateError, InvalidInputError
+from headgate.errors import (
+    CommitUnknownError,
+    ConflictError,
+    HeadgateError,
+    InvalidInputError,
+    UnknownOutcomeNote,
+)
 
 REFUSED, USAGE, CONFLICT, UNKNOWN = 1, 2, 3, 4
 
@@ -36,11 +42,12 @@ def reported(*, as_json: bool) -> Iterator[None]:
         sys.stderr.write(error_json(error) if as_json else f"headgate: {_lines(str(error))}\n")
         raise SystemExit(exit_code(error)) from error
     except KeyboardInterrupt as interrupt:
-        # A transaction that may have been decided has left a note that says how to find out.
+        # A transaction that was decided, or may have been, has left a note that says so.
         notes: list[str] = getattr(interrupt, "__notes__", [])
         said = "; ".join(notes) or "what was not yet committed is not visible to anybody"
         sys.stderr.write(f"\nheadgate: interrupted; {_lines(said)}\n")
-        raise SystemExit(UNKNOWN if notes else INTERRUPTED) from interrupt
+        unknown = any(isinstance(note, UnknownOutcomeNote) for note in notes)
+        raise SystemExit(UNKNOWN if unknown else INTERRUPTED) from interrupt
 
 
 def _lines(text: str) -> str:

@@ -65,16 +65,14 @@ def view(
         if not materialized:
             if partition_by:
                 raise InvalidInputError("a view has no files", "add --materialized, or drop --partition-by")
-            done = lake.create_view(name, query, replace=replace)
-            _print_done(name, "view", done.version, json)
-            tell_hook_failures(lake, done.version, done.hook_failures)
+            _print_done(lake, name, "view", lake.create_view(name, query, replace=replace), json)
             return
         if replace:
             raise InvalidInputError("a materialized view is a table", "drop it first; leave --replace out")
         with engine() as spark:
             made = lake.create_materialized_view(spark, name, query, partition_by=tuple(partition_by or ()))
-            first = made.snapshot
-        _print_done(name, "materialized view", lake.version if first is None else first.version, json)
+        assert made.made is not None
+        _print_done(lake, name, "materialized view", made.made, json)
 
 
 def _query(sql: str | None, file: Path | None) -> str:
@@ -126,15 +124,20 @@ def mount(
             if delimiter is not None or not header:
                 raise InvalidInputError("--delimiter and --no-header are for CSV files", "leave them out")
             done = lake.mount_directory(name, directory, format=format, schema=schema, replace=replace)
-        _print_done(name, "mount", done.version, json)
-        tell_hook_failures(lake, done.version, done.hook_failures)
+        _print_done(lake, name, "mount", done, json)
 
 
-def _print_done(name: str, kind: str, version: int, json: bool) -> None:
+def _print_done(lake: Lake, name: str, kind: str, done: CommitResult, json: bool) -> None:
     if json:
-        output.print_json({"name": name, "kind": kind, "version": version})
+        output.print_json(_done_json(name, kind, done))
     else:
-        output.say(f"version {version}: {name} is a {kind}")
+        output.say(f"version {done.version}: {name} is a {kind}")
+    tell_hook_failures(lake, done.version, done.hook_failures)
+
+
+def _done_json(name: str, kind: str, done: CommitResult) -> dict[str, Any]:
+    told = {"name": name, "kind": kind, "version": done.version}
+    return told | {"hook_failures": list(done.hook_failures)}
 
 
 @app.command(epilog=examples("headgate refresh ./lake sales.totals"))
@@ -153,6 +156,7 @@ def refresh(
             output.print_json(_refresh_json(result))
         else:
             output.say(_refresh_text(result))
+        tell_hook_failures(lake, result.version, result.hook_failures)
 
 
 def _refresh_json(result: RefreshResult) -> dict[str, Any]:
@@ -163,6 +167,7 @@ def _refresh_json(result: RefreshResult) -> dict[str, Any]:
         "mode": result.mode,
         "rows": result.rows,
         "reason": result.reason,
+        "hook_failures": list(result.hook_failures),
     }
 
 
@@ -182,7 +187,7 @@ def drop(
         lake = open_with_hooks(place, option, config)
         kind, done = _dropped(lake, name)
         if json:
-            output.print_json({"name": name, "kind": kind, "version": done.version})
+            output.print_json(_done_json(name, kind, done))
         else:
             output.say(f"version {done.version}: the {kind} {name} is dropped")
         tell_hook_failures(lake, done.version, done.hook_failures)

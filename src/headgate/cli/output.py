@@ -202,7 +202,13 @@ def resolution_text(resolution: Resolution) -> str:
 
 
 def resolution_json(resolution: Resolution) -> dict[str, Any]:
-    return {"txid": resolution.txid, "committed": resolution.committed, "version": resolution.version}
+    return {
+        "txid": resolution.txid,
+        "committed": resolution.committed,
+        "version": resolution.version,
+        "cancelled_by": resolution.cancelled_by,
+        "hook_failures": list(resolution.hook_failures),
+    }
 
 
 def report_rows(report: ProbeReport) -> list[tuple[str, ...]]:

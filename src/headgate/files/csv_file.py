@@ -15,13 +15,18 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from headgate.errors import InvalidInputError
-from headgate.files.inference import WHOLE_NUMBER
+from headgate.files.inference import EXACT, ROUNDED, WHOLE_NUMBER, is_exact
 from headgate.files.source import OnBytes, SourceFile
 from headgate.files.text_value import ADVICE, from_text, is_bytes, is_moment
 
 BLOCK_BYTES = 8 * 1024 * 1024
 HEADER_BYTES = 256 * 1024
 """How much of a file is looked at for its header."""
+EXACT_DIGITS = 16
+"""Whole numbers of fewer digits are held exactly by floating point."""
+LEADING_ZERO = r"^\s*[+-]?0\d"
+"""A number that is written so, as `01234`, says more than its value: it is text."""
+_WHOLE = rf"^\s*[+-]?\d{{1,{WHOLE_NUMBER.precision}}}\s*$"
 _AT = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )?(?P<rest>.*)", re.S
 )
@@ -63,15 +68,16 @@ def header_of(source: SourceFile, dialect: Dialect) -> tuple[str, ...]:
 def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
     """The columns of a file, their types as its first rows show them.
 
-    Whole numbers that no BIGINT holds are decimals: as floating point, which Arrow would make of them, two
-    different ones could become the same.
+    Numbers keep what the file says, where Arrow would not: with leading zeros (`01234`, a postcode) they are
+    text, and whole numbers that no BIGINT holds are decimals, for as floating point two different ones could
+    become the same. Those that floating point would round are refused beside fractions.
     """
     with source.opened(lambda _: None) as file, _reader(file.stream, source, dialect, None) as reader:
         schema: pa.Schema = reader.schema
-    floating = [field.name for field in schema if pa.types.is_floating(field.type)]
-    if not floating or len(set(schema.names)) < len(schema.names):
+    numbers = [f.name for f in schema if pa.types.is_floating(f.type) or pa.types.is_integer(f.type)]
+    if not numbers or len(set(schema.names)) < len(schema.names):
         return schema
-    as_text = dict.fromkeys(floating, pa.string())
+    as_text = dict.fromkeys(numbers, pa.string())
     with (
         source.opened(lambda _: None) as file,
         _reader(file.stream, source, dialect, None, as_text) as reader,
@@ -81,14 +87,30 @@ def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
         except pa.ArrowInvalid as error:
             raise _refusal(source, error, schema.names) from error
     for position, field in enumerate(schema):
-        if field.name in as_text and _are_whole(first.column(position)):
-            schema = schema.set(position, field.with_type(WHOLE_NUMBER))
+        if field.name in as_text:
+            kind = _number_type(source, field, first.column(position))
+            schema = schema.set(position, field.with_type(kind))
     return schema
 
 
-def _are_whole(texts: pa.Array) -> bool:
-    fitting = pc.match_substring_regex(texts, rf"^\s*[+-]?\d{{1,{WHOLE_NUMBER.precision}}}\s*$")
-    return bool(pc.all(fitting).as_py())
+def _number_type(source: SourceFile, field: pa.Field, texts: pa.Array) -> pa.DataType:
+    """The type for a column of which Arrow says that it has numbers, from how they are written."""
+    if _any(texts, LEADING_ZERO):
+        return pa.string()
+    whole = texts.filter(pc.match_substring_regex(texts, _WHOLE))
+    exact = all(is_exact(int(text)) for text in whole.unique().to_pylist() if len(text) >= EXACT_DIGITS)
+    if pa.types.is_integer(field.type):
+        return EXACT if exact else field.type
+    if len(whole) == len(texts) - texts.null_count:
+        return WHOLE_NUMBER
+    if exact:
+        return field.type
+    why, step = ROUNDED
+    raise InvalidInputError(f"{source}: column {field.name} has {why}", step)
+
+
+def _any(texts: pa.Array, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
 def batches(source: SourceFile, dialect: Dialect, wanted: pa.Schema, on_bytes: OnBytes) -> Iterator[pa.Table]:

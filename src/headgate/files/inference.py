@@ -15,6 +15,15 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(?P<zone>
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 WHOLE_NUMBER = pa.decimal128(38, 0)
 """The type of whole numbers that no BIGINT holds."""
+EXACT = pa.uint8()
+"""Stands for whole numbers that a DOUBLE holds exactly, until all are seen: only these go beside fractions.
+
+No file has this type here: those of Parquet files are made signed before.
+"""
+ROUNDED = (
+    "whole numbers that a DOUBLE would round, beside fractions",
+    "say what the column is with --schema: DECIMAL(38, 9) keeps both, DOUBLE rounds",
+)
 ADVICE = "say what the columns are with --schema, or ingest the files into different tables"
 
 
@@ -25,16 +34,33 @@ def agreed(schemas: Sequence[tuple[SourceFile, pa.Schema]]) -> pa.Schema:
         _require_same_columns(first, schema, source, other)
         fields = []
         for field in schema:
-            kind = unified(field.type, other.field(field.name).type)
+            seen = other.field(field.name).type
+            kind = unified(field.type, seen)
             if kind is None:
-                raise InvalidInputError(
-                    f"{source}: column {field.name} is {other.field(field.name).type}, "
-                    f"but {field.type} in {first}",
-                    ADVICE,
-                )
+                told = f"{source}: column {field.name} is {_shown(seen)}, but {_shown(field.type)} in {first}"
+                raise _disagreement(told, field.type, seen)
             fields.append(field.with_type(kind))
         schema = pa.schema(fields)
     return pa.schema([pa.field(field.name, _settled(field.type)) for field in schema])
+
+
+def _shown(kind: pa.DataType) -> str:
+    return str(_settled(kind))
+
+
+def _disagreement(told: str, one: pa.DataType, other: pa.DataType) -> InvalidInputError:
+    if _is_number(one) and _is_number(other):
+        why, step = ROUNDED
+        return InvalidInputError(f"{told}: {why}", step)
+    return InvalidInputError(told, ADVICE)
+
+
+def is_exact(number: int) -> bool:
+    """Whether a DOUBLE holds a whole number as it is."""
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
 
 
 def _require_same_columns(first: SourceFile, schema: pa.Schema, source: SourceFile, other: pa.Schema) -> None:
@@ -57,14 +83,21 @@ def unified(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if WHOLE_NUMBER in (one, other) and all(map(_is_whole, (one, other))):
         return WHOLE_NUMBER
     if _is_number(one) and _is_number(other):
-        both_whole = pa.types.is_integer(one) and pa.types.is_integer(other)
-        return pa.int64() if both_whole else pa.float64()
+        return _unified_numbers(one, other)
     if pa.types.is_list(one) and pa.types.is_list(other):
         inner = unified(one.value_type, other.value_type)
         return None if inner is None else pa.list_(inner)
     if pa.types.is_struct(one) and pa.types.is_struct(other):
         return _unified_structs(one, other)
     return None
+
+
+def _unified_numbers(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    whole = [kind for kind in (one, other) if pa.types.is_integer(kind)]
+    if len(whole) == 2:
+        return pa.int64()
+    # The rest of a column is not seen here: of a BIGINT nobody knows that all fit.
+    return None if any(kind.bit_width == 64 for kind in whole) else pa.float64()
 
 
 def _unified_structs(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -85,6 +118,8 @@ def _settled(kind: pa.DataType) -> pa.DataType:
     """The type as tables have it: one of which nothing is known is text."""
     if pa.types.is_null(kind):
         return pa.string()
+    if kind.equals(EXACT):
+        return pa.int64()
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
     if pa.types.is_time(kind):
@@ -103,24 +138,25 @@ def json_schema(rows: Iterable[tuple[int, Any]], source: SourceFile) -> pa.Schem
         for name, value in row.items():
             known, seen = kinds.get(name, pa.null()), json_type(value)
             both = None if seen is None else unified(known, seen)
+            if seen is None:
+                told = f"column {name} has a value that no type holds: a mixed list, or too many digits"
+                raise InvalidInputError(f"{source}, line {line}: {told}", ADVICE)
             if both is None:
-                raise InvalidInputError(
-                    f"{source}, line {line}: column {name} is {seen or 'a mixed list'}, but {known} before",
-                    ADVICE,
-                )
+                told = f"column {name} is {_shown(seen)}, but {_shown(known)} before"
+                raise _disagreement(f"{source}, line {line}: {told}", known, seen)
             kinds[name] = both
     return pa.schema(list(kinds.items()))
 
 
 def json_type(value: Any) -> pa.DataType | None:
-    """The type of a JSON value; None for a list whose elements have none together."""
+    """The type of a JSON value; None if no type holds it, as for a list of texts and numbers."""
     match value:
         case None:
             return pa.null()
         case bool():
             return pa.bool_()
         case int():
-            return pa.int64()
+            return _whole_type(value)
         case float():
             return pa.float64()
         case str():
@@ -130,6 +166,12 @@ def json_type(value: Any) -> pa.DataType | None:
         case _:
             fields = {name: json_type(inner) for name, inner in value.items()}
             return None if None in fields.values() else pa.struct(list(fields.items()))
+
+
+def _whole_type(number: int) -> pa.DataType | None:
+    if -(2**63) <= number < 2**63:
+        return EXACT if is_exact(number) else pa.int64()
+    return WHOLE_NUMBER if abs(number) < 10**WHOLE_NUMBER.precision else None
 
 
 def _text_type(text: str) -> pa.DataType:

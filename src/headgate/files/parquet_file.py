@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 
 from headgate.errors import InvalidInputError
 from headgate.files.source import OnBytes, SourceFile
+from headgate.iceberg.arrow import signed
 
 BATCH_ROWS = 64 * 1024
 
@@ -52,4 +53,4 @@ def _without_ids(kind: pa.DataType) -> pa.DataType:
         return pa.map_(_without_ids(kind.key_type), _without_ids(kind.item_type))
     if pa.types.is_dictionary(kind):
         return kind.value_type
-    return kind
+    return signed(kind)

@@ -41,6 +41,7 @@ from headgate.iceberg.partitions import path_to
 
 COMPRESSION = "zstd"
 MAX_PRECISION = 38
+UNSIGNED_LONG = pa.decimal128(20, 0)
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 """The first day of the year 1 and the last one of the year 9999."""
 DAY_IN: Mapping[type[IcebergType], int] = {
@@ -55,9 +56,31 @@ BITS: Mapping[type[IcebergType], int] = {IntegerType: 32, LongType: 64}
 def schema_from_arrow(arrow: pa.Schema) -> Schema:
     """The Iceberg schema of an Arrow schema, without field ids that mean anything yet."""
     try:
-        return _pyarrow_to_schema_without_ids(arrow, downcast_ns_timestamp_to_us=True)
+        fields = [field.with_type(signed(field.type)) for field in arrow]
+        return _pyarrow_to_schema_without_ids(pa.schema(fields), downcast_ns_timestamp_to_us=True)
     except (TypeError, ValueError, NotImplementedError, UnsupportedPyArrowTypeException) as error:
         raise InvalidInputError(f"the Arrow schema has a type that Iceberg has not: {error}") from error
+
+
+def signed(kind: pa.DataType) -> pa.DataType:
+    """The type that holds all values of an unsigned one, which Iceberg has not; any other as it is.
+
+    Those of 64 bits become DECIMAL(20, 0), as Spark reads them.
+    """
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(signed(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        key, item = (field.with_type(signed(field.type)) for field in (kind.key_field, kind.item_field))
+        return pa.map_(key, item)
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(signed(kind.value_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(signed(kind.value_type)))
+    if not pa.types.is_unsigned_integer(kind):
+        return kind
+    if kind.bit_width == 64:
+        return UNSIGNED_LONG
+    return pa.int64() if kind.bit_width == 32 else pa.int32()
 
 
 def fitted(data: pa.Table, schema: Schema, place: str) -> pa.Table:
@@ -111,6 +134,8 @@ def _can_cast(given: pa.DataType, wanted: pa.DataType) -> bool:
     )
     if any(one(given) and other(wanted) for one, other in widenings):
         return _not_narrower(given, wanted)
+    if given.equals(pa.uint64()) and pa.types.is_decimal(wanted):
+        return _not_narrower(UNSIGNED_LONG, wanted)
     if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted):
         return (given.tz is None) == (wanted.tz is None)
     if pa.types.is_dictionary(given):

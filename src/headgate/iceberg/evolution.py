@@ -31,13 +31,23 @@ class Evolution:
     """The structure that a table gets. Parts that are None or empty stay as they are.
 
     `specs` and `sort_orders` are all that were chosen, the last one for good: files that were written in
-    between carry their ids. `dropped` are the fields that went, at every depth.
+    between carry their ids. `earlier` are columns that rows were written with, before `columns` were chosen:
+    they stay in the history of the table, for readers that find columns by name need to know which names were
+    used before. `dropped` are the fields that went, at every depth.
     """
 
     columns: Columns | None = None
+    earlier: tuple[Columns, ...] = ()
     specs: tuple[PartitionSpec, ...] = ()
     sort_orders: tuple[SortOrder, ...] = ()
     dropped: frozenset[int] = frozenset()
+
+    @property
+    def written(self) -> Evolution:
+        """The same, once rows were written with its columns."""
+        if self.columns is None or self.columns in self.earlier:
+            return self
+        return replace(self, earlier=(*self.earlier, self.columns))
 
     @property
     def parts(self) -> frozenset[StructurePart]:
@@ -50,8 +60,8 @@ class Evolution:
 
     def applied(self, metadata: TableMetadata, now_ms: int) -> TableMetadata:
         """The table with this structure."""
-        if self.columns is not None:
-            metadata = with_schema(metadata, self.columns.schema, self.columns.last_id, now_ms)
+        for columns in (*self.earlier, *([] if self.columns is None else [self.columns])):
+            metadata = with_schema(metadata, columns.schema, columns.last_id, now_ms)
         for spec in self.specs:
             metadata = with_spec(metadata, spec, now_ms)
         for order in self.sort_orders:

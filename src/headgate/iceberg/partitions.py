@@ -35,6 +35,8 @@ _TIME: dict[str, Transform[Any, Any]] = {
     "hour": HourTransform(),
     "hours": HourTransform(),
 }
+MAX_NUMBER = 2**31 - 1
+"""The highest number of buckets, and of characters to keep: other engines have an INT for it."""
 KNOWN = "identity, bucket(n, column), truncate(n, column), year, month, day, hour"
 
 
@@ -133,8 +135,11 @@ def parse_term(term: str) -> tuple[Transform[Any, Any], str]:
         return IdentityTransform(), term.strip()
     name, number, column = match["transform"].lower(), match["number"], match["column"]
     if name in ("bucket", "truncate"):
-        if number is None or int(number) < 1:
-            raise InvalidInputError(f"{term!r} needs a number above 0", f"write {name}(8, {column})")
+        # First by its length: Python refuses to read thousands of digits.
+        if number is None or len(number) > len(str(MAX_NUMBER)) or not 1 <= int(number) <= MAX_NUMBER:
+            raise InvalidInputError(
+                f"{term[:80]!r} needs a number from 1 to {MAX_NUMBER}", f"write {name}(8, {column})"
+            )
         width = int(number)
         return (BucketTransform(width) if name == "bucket" else TruncateTransform(width)), column
     if number is not None or name not in (*_TIME, "identity"):

@@ -63,11 +63,13 @@ def _read(
             f"{sources[0]} is {kind.value} and {other} is {other.format.value}",
             "give Spark files of one format at a time",
         )
+    from headgate.spark.file_read import csv_struct, file_options, read_files
+
     struct = None
     if schema is not None and kind is not Format.PARQUET:
         from headgate.spark.types import schema_to_spark
 
         struct = schema_to_spark(schema)
-    from headgate.spark.file_read import file_options, read_files
-
-    return read_files(spark, sources, file_options(sources[0], options.dialect, infer=schema is None), struct)
+    elif kind is Format.CSV:
+        struct = csv_struct(spark, sources, options.dialect)
+    return read_files(spark, sources, file_options(sources[0], options.dialect), struct)

@@ -25,6 +25,7 @@ from headgate.iceberg.target import Target
 from headgate.spark.handing import handed_over, to_be_handed_over
 from headgate.spark.layout import WriteLayout
 from headgate.spark.partitioning import directory_columns
+from headgate.spark.reach import for_workers
 from headgate.storage.capabilities import Store
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
@@ -62,7 +63,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     directories = directory_columns(metadata.schema, metadata.spec)
     rows = layout.distributed(df.withColumns(directories), tuple(directories)).drop(*directories)
     writing = FileWriting(
-        target.driver.store,
+        for_workers(target.driver.store),
         metadata,
         target.new_directory(),
         target.table,

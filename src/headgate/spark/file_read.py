@@ -8,15 +8,17 @@ from functools import reduce
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql import functions as sf
+from pyspark.sql.types import NumericType, StringType, StructField, StructType
 
 from headgate.errors import InvalidInputError
 from headgate.files import csv_file, parquet_file
-from headgate.files.csv_file import Dialect
+from headgate.files.csv_file import LEADING_ZERO, Dialect
 from headgate.files.source import SourceFile
 from headgate.files.text_value import ADVICE
 from headgate.iceberg.arrow import fitted
 from headgate.model.file_format import Format
+from headgate.spark.fitting import quoted
 from headgate.spark.types import schema_to_spark
 
 
@@ -77,6 +79,22 @@ def read_files(
         )
     except PySparkException as error:
         raise InvalidInputError(f"Spark cannot read the files: {error}") from error
+
+
+def csv_struct(spark: SparkSession, sources: Sequence[SourceFile], dialect: Dialect) -> StructType:
+    """The columns of CSV files, as Spark finds them in all rows; numbers with leading zeros are text."""
+    found = read_files(spark, sources, file_options(sources[0], dialect, infer=True), None).schema
+    numbers = [field.name for field in found.fields if isinstance(field.dataType, NumericType)]
+    if not numbers:
+        return found
+    text = StructType([StructField(field.name, StringType()) for field in found.fields])
+    rows = read_files(spark, sources, file_options(sources[0], dialect), text)
+    zeros = [
+        sf.max(sf.col(quoted(name)).rlike(LEADING_ZERO)).alias(str(at)) for at, name in enumerate(numbers)
+    ]
+    seen = rows.agg(*zeros).collect()[0]
+    kept = {name for at, name in enumerate(numbers) if seen[at]}
+    return StructType([text[f.name] if f.name in kept else f for f in found.fields])
 
 
 def file_options(source: SourceFile, dialect: Dialect, *, infer: bool = False) -> dict[str, str]:

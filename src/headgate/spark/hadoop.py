@@ -30,7 +30,7 @@ from headgate.spark.hadoop_errors import (
     translated,
 )
 from headgate.spark.session import running_session, session
-from headgate.storage.capabilities import Page, Tail
+from headgate.storage.capabilities import Page, Store, Tail
 from headgate.storage.keys import checked_key, checked_prefix
 from headgate.storage.walking import EMPTY, Entries, keys_below
 
@@ -83,7 +83,13 @@ class HadoopStore:
         self._moves: _Moves = _NioMoves(self._java) if local else _ContextMoves(self._java, self._files)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        raise UnsupportedError(
+        raise self._only_here()
+
+    def elsewhere(self) -> Store:
+        raise self._only_here()
+
+    def _only_here(self) -> UnsupportedError:
+        return UnsupportedError(
             f"only the driver of the Spark session reaches {self._url}, not its Python workers",
             "set spark.headgate.files to auto",
         )

@@ -21,13 +21,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
 from headgate.errors import UnsupportedError
-from headgate.iceberg.arrow import schema_from_arrow, transformed
+from headgate.iceberg.arrow import schema_from_arrow, too_long, transformed
 from headgate.iceberg.partitions import path_to
 from headgate.iceberg.spark_text import BUCKET_FUNCTION
-from headgate.spark.fitting import quoted
+from headgate.spark.fitting import DOES_NOT_FIT, quoted
 
 MICROS_PER_DAY = 86_400_000_000
 MICROS_PER_HOUR = 3_600_000_000
+LEAST_LONG = -(2**63)
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 """What Spark calls the directory of null."""
 NUL = "\0"
@@ -110,7 +111,9 @@ def _truncated(transform: transforms.TruncateTransform[Any], kind: Any, source: 
             return sf.substring(source, 1, transform.width)
         case iceberg.IntegerType() | iceberg.LongType():
             source = source.cast("bigint")  # the least INT is truncated to one that is no INT
-            return source - sf.pmod(source, sf.lit(transform.width))
+            above = sf.pmod(source, sf.lit(transform.width))
+            problem = sf.raise_error(sf.lit(f"{DOES_NOT_FIT} {too_long(str(kind)).problem}"))
+            return sf.when(source < above + sf.lit(LEAST_LONG), problem).otherwise(source - above)
         case _:
             return _by_pyiceberg(transform, kind, str(kind).replace(" ", ""))(source)
 

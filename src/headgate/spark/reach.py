@@ -12,8 +12,7 @@ from pyspark.sql import SparkSession
 
 from headgate.errors import InvalidInputError, UnsupportedError
 from headgate.spark.hadoop import HadoopStore
-from headgate.storage.capabilities import Store
-from headgate.storage.memory import MemoryStore
+from headgate.storage.capabilities import ReachElsewhere, Store
 
 SETTING = "spark.headgate.files"
 """A setting of the session: `auto` (the default), `native` or `arrow`."""
@@ -43,7 +42,7 @@ def wanted_way(spark: SparkSession) -> Way | None:
 
 def way_to_write(spark: SparkSession, store: Store, *, lists_or_maps: bool) -> Way:
     """Spark's own writer where it can; it gives no field ids inside lists and maps."""
-    _refuse_memory(store, "use pyarrow, or a lake on a disk")
+    _require_reach(store, "use pyarrow, or a lake on a disk")
     wanted = wanted_way(spark)
     in_workers = Way.CARRIED if isinstance(store, HadoopStore) else Way.ARROW
     if lists_or_maps:
@@ -62,7 +61,7 @@ def way_to_write(spark: SparkSession, store: Store, *, lists_or_maps: bool) -> W
 
 def way_to_read(spark: SparkSession, store: Store) -> Way:
     """Spark's own reader where it reaches the storage."""
-    _refuse_memory(store, "use read_arrow, or a lake on a disk")
+    _require_reach(store, "use read_arrow, or a lake on a disk")
     match wanted_way(spark):
         case None:
             return Way.ARROW if hadoop_uri(spark, store.uri()) is None else Way.NATIVE
@@ -74,9 +73,15 @@ def way_to_read(spark: SparkSession, store: Store) -> Way:
             return wanted
 
 
-def _refuse_memory(store: Store, step: str) -> None:
-    if isinstance(store, MemoryStore):
-        raise UnsupportedError("Spark cannot reach a lake in memory", step)
+def _require_reach(store: Store, step: str) -> None:
+    if not isinstance(store, ReachElsewhere):
+        raise UnsupportedError(f"Spark cannot reach {store.describe()}: only this process does", step)
+
+
+def for_workers(store: Store) -> Store:
+    """The store as it is sent to the Python workers of Spark."""
+    assert isinstance(store, ReachElsewhere), store  # the way was chosen by it
+    return store.elsewhere()
 
 
 def hadoop_uri(spark: SparkSession, uri: str) -> str | None:

@@ -28,7 +28,7 @@ from headgate.spark.jobs import unknown_column
 from headgate.spark.native_read import NativeFiles
 from headgate.spark.partitioning import register_bucket
 from headgate.spark.places import Located
-from headgate.spark.reach import Way, require_hadoop_uri, way_to_read
+from headgate.spark.reach import Way, for_workers, require_hadoop_uri, way_to_read
 from headgate.spark.session import prepared
 from headgate.spark.types import FIELD_ID, schema_to_spark
 from headgate.storage.capabilities import Store
@@ -127,7 +127,7 @@ class Scan:
     def _through_arrow(self, spark: SparkSession, schema: Schema, located: bool = False) -> DataFrame:
         count = min(len(self.files), max(1, spark.sparkContext.defaultParallelism) * TASKS_PER_CORE)
         groups = _balanced(self.files, count)
-        reading = FileReading(self.driver.store, schema, self.only, groups, located)
+        reading = FileReading(for_workers(self.driver.store), schema, self.only, groups, located)
         struct = _located_struct(schema) if located else schema_to_spark(schema)
         return spark.range(0, count, 1, count).mapInArrow(_named(reading), struct)
 

@@ -2,8 +2,8 @@
 
 A store is asked for a promise with `isinstance`. Every store gives the three that any storage can give:
 reading, writing and listing. `PutIfAbsent` and `RenameNoReplace` are extra, and decide which commit
-strategies a lake can use. `HoldObject` is for places that can be replaced under our feet; `ReadTail`,
-`ListSizes` and `KnowsItsPlace` save requests.
+strategies a lake can use. `HoldObject` is for places that can be replaced under our feet, `ReachElsewhere`
+for those that other processes reach; `ReadTail`, `ListSizes` and `KnowsItsPlace` save requests.
 
 Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
 `StorageRefusedError` when certainly nothing changed, `NoAnswerError` when that cannot be known.
@@ -128,6 +128,17 @@ class MakeDurable(Protocol):
         """Makes objects that another program wrote survive a power failure, as those of `put` do.
 
         After an error nothing is promised of any of them.
+        """
+        ...
+
+
+@runtime_checkable
+class ReachElsewhere(Protocol):
+    def elsewhere(self) -> Store:
+        """A store for the same place that can be sent to other processes, as the workers of Spark.
+
+        `UnsupportedError` if of those only Spark itself reaches it, and not its Python workers. What stands
+        between a caller and a store, to count or to disturb, stays in the process of the caller.
         """
         ...
 

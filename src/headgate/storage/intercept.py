@@ -16,6 +16,7 @@ from headgate.storage.capabilities import (
     ListSizes,
     Page,
     PutIfAbsent,
+    ReachElsewhere,
     RenameNoReplace,
     SizedPage,
     Store,
@@ -49,7 +50,7 @@ def intercepted(store: Store, interceptor: Interceptor) -> Store:
 
 def without_atomic_operations(store: Store) -> Store:
     """`store`, reduced to what any storage has: put, get, list."""
-    kept = (promise for promise in (HoldObject,) if isinstance(store, promise))
+    kept = (promise for promise in (HoldObject, ReachElsewhere) if isinstance(store, promise))
     return _offering(*kept)(store, lambda request, proceed: proceed(request))
 
 
@@ -122,8 +123,21 @@ class _Holding(_Intercepted):
         return self._store.hold(key)
 
 
+class _Reaching(_Intercepted):
+    def elsewhere(self) -> Store:
+        # An interceptor is of this process: other processes ask the store itself.
+        assert isinstance(self._store, ReachElsewhere)
+        return self._store.elsewhere()
+
+
 _EXTRA: Mapping[type, type[_Intercepted]] = MappingProxyType(
-    {PutIfAbsent: _Creating, RenameNoReplace: _Renaming, HoldObject: _Holding, ListSizes: _Sizing}
+    {
+        PutIfAbsent: _Creating,
+        RenameNoReplace: _Renaming,
+        HoldObject: _Holding,
+        ListSizes: _Sizing,
+        ReachElsewhere: _Reaching,
+    }
 )
 
 

@@ -137,6 +137,9 @@ class LocalStore:
         # Descriptors mean nothing in another process.
         return {**self.__dict__, "_held": None}
 
+    def elsewhere(self) -> LocalStore:
+        return self
+
     def hold(self, key: str) -> bool:
         path = self._path(key)
         doing = f"cannot hold {path}"
