@@ -11,20 +11,41 @@ import json
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.client import HTTPConnection
 from types import MappingProxyType
 
 from headgate.errors import UnsupportedError
 from headgate.testing.s3_gate import CONTROL, Behaviour
 
-__all__ = ["Behaviour", "S3Server", "s3_server"]
+__all__ = ["Behaviour", "S3Server", "TracedRequest", "round_trips", "s3_server"]
 
 START_SECONDS = 60.0
 """How long the server may take to open its port."""
 CONTROL_SECONDS = 30.0
 """How long the server may take to answer a request that is not S3."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracedRequest:
+    """A request as the server saw it; times in seconds on its own clock, which only moves forward."""
+
+    kind: str
+    path: str
+    query: str
+    began: float
+    ended: float
+
+
+def round_trips(requests: Iterable[TracedRequest]) -> int:
+    """How many of the requests waited for one another, one after the other: the longest such row of them."""
+    trips, last = 0, float("-inf")
+    for request in sorted(requests, key=lambda one: one.ended):
+        if request.began >= last:
+            trips, last = trips + 1, request.ended
+    return trips
 
 
 class S3Server:
@@ -72,6 +93,13 @@ class S3Server:
     def counts(self) -> dict[str, int]:
         """Requests since the start or the last reset, by method; listings are `LIST`, not `GET`."""
         return dict(json.loads(self._ask("GET", f"{CONTROL}counts")))
+
+    def trace(self) -> list[TracedRequest]:
+        """The requests since the start or the last reset, in the order in which they were answered.
+
+        Only the newest ten thousand are remembered.
+        """
+        return [TracedRequest(**each) for each in json.loads(self._ask("GET", f"{CONTROL}trace"))]
 
     def reset_counts(self) -> None:
         self._ask("DELETE", f"{CONTROL}counts")

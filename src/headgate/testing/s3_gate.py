@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,6 +28,9 @@ from wsgiref.simple_server import WSGIRequestHandler
 
 CONTROL = "/headgate-gate/"
 """Where the gate itself is spoken to; everything else is S3."""
+
+MAX_TRACE = 10_000
+"""How many requests are remembered, with the times at which they came and were answered."""
 
 Headers: TypeAlias = list[tuple[str, str]]
 Application: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -72,24 +75,26 @@ class Gate:
         self._one_at_a_time = threading.Lock()
         self._counting = threading.Lock()
         self._counts: Counter[str] = Counter()
+        self._trace: deque[dict[str, Any]] = deque(maxlen=MAX_TRACE)
         self._behaviour = Behaviour()
 
     def answer(self, environ: dict[str, Any], body: bytes) -> Response:
         if environ["PATH_INFO"].startswith(CONTROL):
             return self._control(environ["REQUEST_METHOD"], environ["PATH_INFO"].removeprefix(CONTROL), body)
-        self._count(environ)
+        began, kind = time.monotonic(), _kind(environ)
+        with self._counting:
+            self._counts[kind] += 1
         behaviour = self._behaviour
         time.sleep(behaviour.latency_seconds)
         if behaviour.ignore_if_none_match:
             environ.pop("HTTP_IF_NONE_MATCH", None)
         environ["wsgi.input"] = io.BytesIO(body)
         with self._one_at_a_time:
-            return _called(self._application, environ)
-
-    def _count(self, environ: dict[str, Any]) -> None:
-        listing = environ["REQUEST_METHOD"] == "GET" and "list-type" in parse_qs(environ["QUERY_STRING"])
+            response = _called(self._application, environ)
+        asked = {"kind": kind, "path": environ["PATH_INFO"], "query": environ["QUERY_STRING"]}
         with self._counting:
-            self._counts["LIST" if listing else environ["REQUEST_METHOD"]] += 1
+            self._trace.append({**asked, "began": began, "ended": time.monotonic()})
+        return response
 
     def _control(self, method: str, what: str, body: bytes) -> Response:
         match method, what:
@@ -99,12 +104,21 @@ class Gate:
             case "GET", "counts":
                 with self._counting:
                     return _json(json.dumps(self._counts).encode())
+            case "GET", "trace":
+                with self._counting:
+                    return _json(json.dumps(list(self._trace)).encode())
             case "DELETE", "counts":
                 with self._counting:
                     self._counts.clear()
+                    self._trace.clear()
                 return _EMPTY
             case _:
                 return Response("404 Not Found", [("Content-Length", "0")], b"")
+
+
+def _kind(environ: dict[str, Any]) -> str:
+    method: str = environ["REQUEST_METHOD"]
+    return "LIST" if method == "GET" and "list-type" in parse_qs(environ["QUERY_STRING"]) else method
 
 
 def _called(application: Application, environ: dict[str, Any]) -> Response:

@@ -1,0 +1,314 @@
+"""Headgate without Spark: rows go in and come out as Arrow tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from benchmarks.adapters import arrow_rows
+from benchmarks.adapters.appenders import Append, contend
+from benchmarks.harness.dataset import COLUMNS, SCHEMA
+from benchmarks.harness.dataset import made as made_rows
+from benchmarks.harness.outcome import NotOfferedError, Outcome, seconds_of
+
+import headgate as hg
+from headgate.changes import TableChange
+from headgate.iceberg.data_file import DataFile
+from headgate.storage.location import open_store
+from headgate.table import Table
+
+EVENTS = "bench.events"
+ADAPTER = "benchmarks.adapters.headgate_arrow:Headgate"
+
+
+class Headgate:
+    """A lake on a local disk, or at a `url` with its `options`.
+
+    `fsync`: whether commits are synced. `shared`: whether threads that write at the same time share a handle.
+    """
+
+    REFUSALS = (hg.ConflictError,)
+
+    def __init__(
+        self,
+        place: str,
+        cores: int = 2,
+        fsync: bool = True,
+        strategy: str | None = None,
+        url: str | None = None,
+        options: Mapping[str, str] | None = None,
+        shared: bool = True,
+    ) -> None:
+        self._place = Path(place)
+        self._settings: dict[str, Any] = {
+            "place": place,
+            "cores": cores,
+            "fsync": fsync,
+            "strategy": strategy,
+            "url": url,
+            "options": None if options is None else dict(options),
+            "shared": shared,
+        }
+        self._strategy, self._shared = strategy, shared
+        self._url = url
+        self._options = dict(options or {}) if url else {"fsync": "true" if fsync else "false"}
+        self._lakes: dict[str, hg.Lake] = {}
+        self._prepared: DataFile | None = None
+        self._rows: pa.Table | None = None
+
+    def versions(self) -> dict[str, str]:
+        return {"headgate": hg.__version__, "pyarrow": pa.__version__}
+
+    # --- lakes ----------------------------------------------------------------------------------------------
+
+    def _where(self, name: str) -> str:
+        return f"{self._url}/{name}" if self._url else str(self._place / name)
+
+    def _made(self, name: str) -> hg.Lake:
+        store = open_store(self._where(name), self._options)
+        self._lakes[name] = hg.Lake.init(store, strategy=self._strategy)
+        return self._lakes[name]
+
+    def _opened(self, name: str) -> hg.Lake:
+        return hg.Lake.open(open_store(self._where(name), self._options))
+
+    def _lake(self, name: str) -> hg.Lake:
+        if name not in self._lakes:
+            self._lakes[name] = self._opened(name)
+        return self._lakes[name]
+
+    # --- commits of files that are there --------------------------------------------------------------------
+
+    def prepare_appends(self, lake: str = "commits") -> None:
+        """A table with a data file, of which all is known."""
+        table = self._made(lake).create_table(EVENTS, SCHEMA)
+        table.append(made_rows(0, 1000, 1000))
+        (self._prepared,) = (planned.file for planned in table.plan().files)
+
+    def append_files(
+        self, first: int, count: int, lake: str = "commits", limit_seconds: float = 1e9
+    ) -> Outcome:
+        """So many commits, each of one more file: metadata and commit, nothing else."""
+        append = self._appender(self._lake(lake))
+        return repeated(lambda number: append(str(number)), first, count, limit_seconds)
+
+    def _appender(self, lake: hg.Lake) -> Append:
+        if self._prepared is None:
+            (self._prepared,) = (planned.file for planned in lake.table(EVENTS).plan(version=2).files)
+        prepared = self._prepared
+
+        def append(name: str) -> None:
+            # The seam that every write of Headgate goes through: a change with files that are there.
+            with lake.transaction() as tx:
+                opened = tx._open()
+                named = replace(prepared, path=f"{prepared.path}-{name}")
+                opened.note(TableChange(EVENTS, base=opened.base.tables[EVENTS], added=(named,)))
+
+        return append
+
+    def commits(self, lake: str = "commits") -> int:
+        """How many commits the table has, after the first rows."""
+        return self._opened(lake).version - 2
+
+    def open_again(self, lake: str = "commits") -> Outcome:
+        """A handle that has seen nothing, up to the number of rows that the table says it has."""
+        snapshot = self._opened(lake).table(EVENTS).snapshot
+        assert snapshot is not None
+        return Outcome(facts={"rows": snapshot.rows})
+
+    # --- many writers ---------------------------------------------------------------------------------------
+
+    def writers(self, count: int) -> list[Append]:
+        shared = self._opened("commits")
+        return [self._appender(shared if self._shared else self._opened("commits")) for _ in range(count)]
+
+    def contend(self, writers: int, appends: int, processes: int, number: int) -> Outcome:
+        settings = {**self._settings, "place": str(self._place / f"contended-{writers}-{number}")}
+        if self._url:
+            settings["url"] = f"{self._url}/contended-{writers}-{number}"
+        side = Headgate(**settings)
+        side.prepare_appends()
+        seconds, failed = contend(ADAPTER, settings, writers, appends, processes)
+        return Outcome(side.commits(), seconds=seconds, facts={"failures": failed})
+
+    # --- rows -----------------------------------------------------------------------------------------------
+
+    def load(self, rows: str) -> None:
+        """Keeps rows in memory, so that reading them is no part of writing them."""
+        self._rows = arrow_rows.loaded(rows)
+
+    def write(self, table: str) -> Outcome:
+        """All rows, to a new table."""
+        assert self._rows is not None
+        made = self._table_for(table)
+        seconds = seconds_of(lambda: made.append(self._rows))
+        return Outcome(seconds=seconds, facts=_files(made))
+
+    def _table_for(self, table: str) -> Table:
+        if "rows" not in self._lakes:
+            self._made("rows")
+        return self._lakes["rows"].create_table(f"bench.{table}", COLUMNS)
+
+    def _table(self, table: str) -> Table:
+        return self._lake("rows").table(f"bench.{table}")
+
+    def scan(self, table: str) -> int:
+        """All rows with all columns."""
+        return self._table(table).read_arrow().num_rows
+
+    def filtered(self, table: str, where: str) -> dict[str, int]:
+        """The rows that a predicate selects."""
+        return arrow_rows.totals(self._table(table).read_arrow(where=where))
+
+    def aggregate(self, table: str) -> list[Any]:
+        """Sums, counts and latest moments of all kinds."""
+        return arrow_rows.grouped(self._table(table).read_arrow(columns=["kind", "amount", "ts"]))
+
+    def totals(self, table: str) -> dict[str, int]:
+        return arrow_rows.totals(self._table(table).read_arrow(columns=["id", "amount"]))
+
+    # --- row-level changes ----------------------------------------------------------------------------------
+
+    def merge(self, table: str, changes: str) -> Outcome:
+        """Sets one column of the rows that match, and inserts the others."""
+        source = arrow_rows.loaded(changes)
+        merge = self._table(table).merge(source, on="t.id = s.id")
+        whole = merge.when_matched_update({"amount": "s.amount"}).when_not_matched_insert()
+        seconds = seconds_of(whole.commit)
+        return Outcome(self.totals(table), seconds=seconds)
+
+    def upsert(self, table: str, changes: str) -> Outcome:
+        """Makes the changes the rows with their ids."""
+        source = arrow_rows.loaded(changes)
+        seconds = seconds_of(lambda: self._table(table).upsert(source, ["id"]))
+        return Outcome(self.totals(table), seconds=seconds)
+
+    def delete(self, table: str, where: str) -> Outcome:
+        seconds = seconds_of(lambda: self._table(table).delete(where))
+        return Outcome(self.totals(table), seconds=seconds)
+
+    # --- small appends and compaction -----------------------------------------------------------------------
+
+    def create(self, table: str) -> None:
+        self._table_for(table)
+
+    def append_rows(self, table: str, first: int, count: int, rows: int) -> Outcome:
+        """So many commits of a few rows each."""
+        known = self._table(table)
+        batches = [made_rows(number * rows, rows, count * rows) for number in range(first, first + count)]
+        return repeated(lambda number: known.append(batches[number - first]), first, count)
+
+    def compact(self, table: str) -> Outcome:  # noqa: ARG002 - a lake is compacted as a whole
+        raise NotOfferedError("compaction needs Spark")
+
+    def files(self, table: str) -> int:
+        return len(self._table(table).files())
+
+    # --- planning -------------------------------------------------------------------------------------------
+
+    def prepare_files(self, files: int, partitions: int) -> Outcome:
+        """A table whose metadata names so many files in ten commits; one of each partition is there."""
+        lake = hg.Lake.init(open_store(self._where(f"files-{files}"), self._options), divisor=100)
+        self._lakes[f"files-{files}"] = lake
+        columns = "part INT, id BIGINT, name STRING, amount DOUBLE"
+        table = lake.create_table(EVENTS, columns, partition_by=["part"])
+        table.append(one_of_each(partitions))
+        real = [planned.file for planned in table.plan().files]
+        for commit in range(10):
+            # The files that are there count in the first commit.
+            wanted = files // 10 - (partitions if commit == 0 else 0)
+            named = tuple(
+                replace(real[number % partitions], path=f"{real[number % partitions].path}-{commit}-{number}")
+                for number in range(wanted)
+            )
+            with lake.transaction() as tx:
+                opened = tx._open()
+                opened.note(TableChange(EVENTS, base=opened.base.tables[EVENTS], added=named))
+        return Outcome(facts={"metadata": table.metadata_location})
+
+    def plan(self, files: int, where: str) -> Outcome:
+        """Which files a read must look at, by a handle that has seen nothing."""
+        found = self._opened(f"files-{files}").table(EVENTS).plan(where)
+        skipped = f"{found.files_skipped} files, {found.manifests_skipped} of {found.manifests} manifests"
+        return Outcome(len(found.files), facts={"skipped": skipped})
+
+    # --- crashes --------------------------------------------------------------------------------------------
+
+    def append_until_killed(self, told: str) -> None:
+        """Appends a row with the next number for ever, and notes each that was told to be committed."""
+        lake = self._made("crashes")
+        lake.create_table(EVENTS, "n BIGINT")
+        append_for_ever(lambda number: lake.table(EVENTS).append(numbered(number)), told)
+
+    def recover(self, number: int) -> Outcome:
+        """Opens what a dead writer left, makes up for it, and appends one more row."""
+        started = time.perf_counter()
+        lake = self._opened("crashes")
+        report = lake.recover()
+        lake.table(EVENTS).append(numbered(number))
+        seconds = time.perf_counter() - started
+        facts = {"numbers": self._numbers(lake), "made_up": len(report.entries)}
+        return Outcome(seconds=seconds, facts=facts)
+
+    def _numbers(self, lake: hg.Lake) -> list[int]:
+        return sorted(lake.table(EVENTS).read_arrow()["n"].to_pylist())
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    def prepare_rows(self) -> None:
+        """A table that small appends go to, and a handle that is warm."""
+        self._made("requests").create_table(EVENTS, SCHEMA)
+        self.append_small(0)
+
+    def append_small(self, number: int) -> None:
+        """A thousand rows: a data file, and its commit."""
+        self._lake("requests").table(EVENTS).append(made_rows(number * 1000, 1000, 1_000_000))
+
+
+def repeated(work: Any, first: int, count: int, limit_seconds: float = 1e9) -> Outcome:
+    """`work` with numbers from `first` on, each timed; no more of it once the time is over."""
+    samples: list[float] = []
+    until = time.perf_counter() + limit_seconds
+    for number in range(first, first + count):
+        if time.perf_counter() >= until:
+            break
+        started = time.perf_counter()
+        work(number)
+        samples.append(time.perf_counter() - started)
+    return Outcome(samples=tuple(samples))
+
+
+def one_of_each(partitions: int) -> pa.Table:
+    """A row for every partition."""
+    numbers = range(partitions)
+    return pa.table(
+        {
+            "part": pa.array(numbers, pa.int32()),
+            "id": pa.array(numbers, pa.int64()),
+            "name": [f"customer {number}" for number in numbers],
+            "amount": [float(number) for number in numbers],
+        }
+    )
+
+
+def numbered(number: int) -> pa.Table:
+    return pa.table({"n": pa.array([number], pa.int64())})
+
+
+def append_for_ever(append: Any, told: str) -> None:
+    """Calls `append` with 1, 2, 3, …; each that returned is a line of the file `told`."""
+    number = 0
+    with Path(told).open("w", buffering=1) as lines:
+        while True:
+            number += 1
+            append(number)
+            lines.write(f"{number}\n")
+
+
+def _files(table: Table) -> dict[str, int]:
+    known = table.files()
+    return {"files": len(known), "mib": round(sum(file.size_bytes for file in known) / 2**20)}

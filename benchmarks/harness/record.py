@@ -1,0 +1,112 @@
+"""What was measured, as values that go to JSON and come back: the page is made of these alone."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parents[1] / "results"
+DIGITS = 6
+
+
+@dataclass(slots=True)
+class Measured:
+    """A step of a system: seconds by the clock and of the processors in each round; or why there are none."""
+
+    seconds: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    samples: list[float] = field(default_factory=list)
+    answer: Any = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    missing: str | None = None
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.seconds) if self.seconds else None
+
+    @property
+    def cpu_median(self) -> float | None:
+        return statistics.median(self.cpu) if self.cpu else None
+
+
+@dataclass(slots=True)
+class SystemRun:
+    """A system in a section, and its steps by their labels."""
+
+    engine: str
+    versions: dict[str, str] = field(default_factory=dict)
+    steps: dict[str, Measured] = field(default_factory=dict)
+    missing: str | None = None
+
+    def step(self, label: str) -> Measured:
+        return self.steps.setdefault(label, Measured())
+
+
+@dataclass(slots=True)
+class Run:
+    """A section as it was measured once."""
+
+    section: str
+    size: str
+    machine: str
+    command: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    systems: dict[str, SystemRun] = field(default_factory=dict)
+
+    def median(self, system: str, label: str) -> float | None:
+        """Seconds; None if it was not measured."""
+        known = self.systems.get(system)
+        step = None if known is None else known.steps.get(label)
+        return None if step is None else step.median
+
+    def fact(self, system: str, label: str, name: str) -> Any:
+        known = self.systems.get(system)
+        step = None if known is None else known.steps.get(label)
+        return None if step is None else step.facts.get(name)
+
+    def ratio(self, ours: str, theirs: str, label: str, their_label: str | None = None) -> float | None:
+        """Our part of their time; None if one of them was not measured."""
+        mine, other = self.median(ours, label), self.median(theirs, their_label or label)
+        return None if mine is None or not other else mine / other
+
+    def labels(self) -> list[str]:
+        """In the order in which they were measured."""
+        return list(dict.fromkeys(label for system in self.systems.values() for label in system.steps))
+
+    def save(self, directory: Path = RESULTS) -> Path:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"{self.section}.json"
+        path.write_text(json.dumps(_rounded(asdict(self)), indent=1) + "\n")
+        return path
+
+    @classmethod
+    def load(cls, path: Path) -> Run:
+        raw = json.loads(path.read_text())
+        systems = {name: _system(known) for name, known in raw.pop("systems").items()}
+        return cls(**raw, systems=systems)
+
+
+def _system(raw: Mapping[str, Any]) -> SystemRun:
+    steps = {label: Measured(**known) for label, known in raw["steps"].items()}
+    return SystemRun(raw["engine"], dict(raw["versions"]), steps, raw["missing"])
+
+
+def saved(directory: Path = RESULTS) -> dict[str, Run]:
+    """All runs that were kept, by section."""
+    return {run.section: run for run in map(Run.load, sorted(directory.glob("*.json")))}
+
+
+def _rounded(value: Any) -> Any:
+    match value:
+        case float():
+            return round(value, DIGITS)
+        case dict():
+            return {name: _rounded(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_rounded(each) for each in value]
+        case _:
+            return value

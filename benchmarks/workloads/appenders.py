@@ -1,0 +1,134 @@
+"""Many writers that append to one table at the same moment, until all have committed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from benchmarks.harness.bench import Bench, slug
+from benchmarks.harness.record import Run
+from benchmarks.harness.system import (
+    DELTA_RS,
+    DELTA_SPARK,
+    HEADGATE,
+    HEADGATE_SPARK,
+    ICEBERG_SPARK,
+    IN_PROCESS,
+    PYICEBERG,
+    SPARK,
+)
+from benchmarks.harness.workload import Size, Step, Workload
+from benchmarks.pages.part import Bar, Part, Table, behind, number
+from benchmarks.pages.picture import Bars
+from benchmarks.workloads.section import Section
+from headgate.testing.s3 import s3_server
+
+NAME = "appenders"
+WRITERS = {Size.TINY: (1, 2), Size.SHORT: (1, 4, 16, 32), Size.FULL: (1, 4, 16, 32)}
+APPENDS = {Size.TINY: 2, Size.SHORT: 2, Size.FULL: 5}
+ROUNDS = {Size.TINY: 1, Size.SHORT: 1, Size.FULL: 5}
+PROCESSES = 4
+HANDLES = HEADGATE.also("handles of their own", shared=False)
+ON_S3 = "headgate, S3 API server"
+OURS = {IN_PROCESS: HEADGATE.name, SPARK: HEADGATE_SPARK.name}
+
+
+def label(writers: int) -> str:
+    return f"{writers} writer{'s' if writers > 1 else ''}"
+
+
+def measure(bench: Bench) -> Run:
+    with s3_server() as server:
+        on_s3 = replace(
+            HEADGATE, name=ON_S3, settings={"url": server.url("bench"), "options": dict(server.options)}
+        )
+        python = (HEADGATE, HANDLES, DELTA_RS, PYICEBERG, on_s3)
+        spark = () if bench.size is Size.TINY else (HEADGATE_SPARK, DELTA_SPARK, ICEBERG_SPARK)
+        writers, appends = WRITERS[bench.size], APPENDS[bench.size]
+
+        def round_(round_number: int) -> list[Step]:
+            return [
+                Step(
+                    "contend",
+                    {
+                        "writers": count,
+                        "appends": appends,
+                        "processes": min(PROCESSES, count),
+                        "number": round_number,
+                    },
+                    label(count),
+                )
+                for count in writers
+            ]
+
+        return bench.measured(
+            Workload(
+                NAME,
+                (*python, *spark),
+                {"writers": list(writers), "appends": appends, "processes": PROCESSES},
+                round_,
+                rounds=ROUNDS[bench.size],
+                warm_up=0,
+                limit_seconds=900,
+            )
+        )
+
+
+def per_second(run: Run, system: str, writers: int) -> float | None:
+    seconds = run.median(system, label(writers))
+    return None if seconds is None else writers * run.parameters["appends"] / seconds
+
+
+def part(run: Run) -> Part:
+    counts: list[int] = run.parameters["writers"]
+    most = counts[-1]
+    rows = []
+    for name in run.systems:
+        for count in counts:
+            speed = per_second(run, name, count)
+            if speed is None:
+                continue
+            failures = run.fact(name, label(count), "failures")
+            ours = run.ratio(OURS[run.systems[name].engine], name, label(count))
+            rows.append((name, str(count), number(speed, 1), str(failures), number(ours)))
+    pictures = {
+        f"{NAME}-{slug(engine)}": Bars(
+            f"Commits per second, {engine}: longer is better",
+            "commits/s",
+            {
+                label(count): {
+                    name: speed
+                    for name, system in run.systems.items()
+                    if system.engine == engine and (speed := per_second(run, name, count)) is not None
+                }
+                for count in counts
+            },
+        )
+        for engine in dict.fromkeys(system.engine for system in run.systems.values())
+    }
+    return Part(
+        run=run,
+        title="Many writers",
+        text=f"""
+Writers append to one table on a local disk at the same moment, {run.parameters["appends"]} times each. Without Spark
+they are threads of up to {run.parameters["processes"]} processes, and the data file is there already; on Spark they
+are threads of one session, and each append writes ten rows. Everybody has the retries that come as default; whoever
+is refused all the same, as pyiceberg's writers are at once, counts a failure and tries again, until all rows are in.
+The threads of a process share a handle of Headgate, as is usual; with handles of their own they race each other as
+processes do.
+""",
+        tables=[Table(("", "writers", "commits/s", "failures", "headgate / this"), rows)],
+        bars=(
+            Bar(f"headgate / delta-rs, {label(most)}", run.ratio(HEADGATE.name, DELTA_RS.name, label(most)), 1 / 3),
+            Bar(f"headgate / pyiceberg, {label(most)}", run.ratio(HEADGATE.name, PYICEBERG.name, label(most)), 1 / 3),
+            Bar(
+                f"headgate, handles of their own / delta-rs, {label(most)}",
+                run.ratio(HANDLES.name, DELTA_RS.name, label(most)),
+                1 / 3,
+            ),
+        ),
+        pictures=pictures,
+        behind=behind(run, OURS),
+    )
+
+
+SECTION = Section(NAME, measure, part)

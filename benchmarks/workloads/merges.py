@@ -1,0 +1,125 @@
+"""Changing few rows of many: MERGE, upsert and delete, beside reading the table once and writing it anew."""
+
+from __future__ import annotations
+
+from benchmarks.harness.bench import Bench, slug
+from benchmarks.harness.record import Run
+from benchmarks.harness.system import (
+    HEADGATE,
+    HEADGATE_SPARK,
+    IN_PROCESS,
+    OF_PYTHON,
+    OF_SPARK,
+    PARQUET,
+    SPARK,
+)
+from benchmarks.harness.workload import Size, Step, Workload
+from benchmarks.pages.part import Bar, Part, behind, engines_of, medians, systems_of
+from benchmarks.pages.picture import Bars
+from benchmarks.workloads.section import Section
+
+NAME = "merges"
+ROWS = {Size.TINY: 2_000, Size.SHORT: 1_000_000, Size.FULL: 10_000_000}
+PYTHON_ROWS = {Size.TINY: 2_000, Size.SHORT: 200_000, Size.FULL: 1_000_000}
+ROUNDS = {Size.TINY: 1, Size.SHORT: 5, Size.FULL: 5}
+OURS = {IN_PROCESS: HEADGATE.name, SPARK: HEADGATE_SPARK.name}
+READ, WRITE, ANEW = "read the table", "write the changed rows, 1 %", "write the table anew"
+MERGE, MERGE_MANY, UPSERT = "merge, 1 %", "merge, 10 %", "upsert, 1 %"
+DELETE = "delete, 0.1 %"
+PEERS_MEDIANS = (MERGE, MERGE_MANY, UPSERT, DELETE, "read after the merge")
+
+
+def measure(bench: Bench) -> Run:
+    """On Spark with many rows, without Spark with fewer: these are for tables that fit into memory."""
+    run = _measured(bench, OF_PYTHON, PYTHON_ROWS[bench.size], on_spark=False)
+    if bench.size is not Size.TINY:
+        spark = _measured(bench, (*OF_SPARK, PARQUET), ROWS[bench.size], on_spark=True)
+        run.systems.update(spark.systems)
+        run.parameters["rows"] = ROWS[bench.size]
+    run.parameters["python_rows"] = PYTHON_ROWS[bench.size]
+    return run
+
+
+def _measured(bench: Bench, systems: tuple[object, ...], rows: int, *, on_spark: bool) -> Run:
+    one, ten = bench.datasets.changes(rows, 100), bench.datasets.changes(rows, 10)
+
+    def round_(round_number: int) -> list[Step]:
+        kinds = ("merged", "many", "upserted", "deleted")
+        tables = {kind: f"{kind}_{round_number}" for kind in kinds}
+        fresh = [
+            Step("copy", {"table": "base", "to": table}) if on_spark else Step("write", {"table": table})
+            for table in tables.values()
+        ]
+        limits = [
+            Step("scan", {"table": "base", "columns": ["id"]}, "read the keys"),
+            Step("scan", {"table": "base"}, READ),
+            Step("write_changes", {"table": f"spare_{round_number}", "changes": one}, WRITE),
+            Step("write_anew", {"table": "base", "to": f"anew_{round_number}"}, ANEW),
+        ]
+        return [
+            *fresh,
+            *(limits if on_spark else []),
+            Step("merge", {"table": tables["merged"], "changes": one}, MERGE),
+            Step("merge", {"table": tables["many"], "changes": ten}, MERGE_MANY),
+            Step("upsert", {"table": tables["upserted"], "changes": one}, UPSERT),
+            Step("delete", {"table": tables["deleted"], "where": "kind = 7"}, DELETE),
+            Step("scan", {"table": tables["merged"]}, "read after the merge"),
+        ]
+
+    return bench.measured(
+        Workload(
+            NAME,
+            systems,  # type: ignore[arg-type]
+            {"rows": rows},
+            round_,
+            before=[Step("load", {"rows": bench.datasets.rows(rows)}), Step("write", {"table": "base"})],
+            rounds=ROUNDS[bench.size],
+        )
+    )
+
+
+def part(run: Run) -> Part:
+    ours = HEADGATE_SPARK.name
+    read, written = run.median(ours, READ), run.median(ours, WRITE)
+    least = None if read is None or written is None else read + written
+
+    def beside(label: str) -> float | None:
+        own = run.median(ours, label)
+        return None if own is None or least is None else own / least
+
+    return Part(
+        run=run,
+        title="Merges and deletes",
+        text=f"""
+On Spark into {run.parameters["rows"]:,} rows, without Spark into {run.parameters["python_rows"]:,}; 5 columns, on a
+local disk, warm; every change on a table of its own. One of ten changed rows is new, the others are spread over all
+files. The merge sets one column, the upsert all of them; the delete takes one row in a thousand, spread too. Everybody
+changes rows in the way that rewrites least: Headgate and Iceberg merge-on-read, Delta Lake with deletion vectors.
+Nobody who merges can do less than read the table once and write the changed rows: that is what the promises compare
+with. Each merge makes a dozen small jobs of Spark, so the ratio is better the larger the table is.
+""",
+        tables=medians(run, OURS),
+        bars=(
+            Bar("merge, 1 %, beside one read and a write of the changed rows", beside(MERGE), 1.5),
+            Bar("upsert, 1 %, beside one read and a write of the changed rows", beside(UPSERT), 1.5),
+        ),
+        pictures={
+            f"{NAME}-{slug(engine)}": Bars(
+                f"Changing few rows, {engine}",
+                "s",
+                {
+                    label: {
+                        name: seconds
+                        for name in systems_of(run, engine)
+                        if (seconds := run.median(name, label)) is not None
+                    }
+                    for label in PEERS_MEDIANS
+                },
+            )
+            for engine in engines_of(run)
+        },
+        behind=behind(run, OURS, PEERS_MEDIANS),
+    )
+
+
+SECTION = Section(NAME, measure, part)

@@ -1,0 +1,95 @@
+"""Writing many rows at once, and reading them: all, some, and aggregated."""
+
+from __future__ import annotations
+
+from benchmarks.harness.bench import Bench, slug
+from benchmarks.harness.record import Run
+from benchmarks.harness.system import (
+    HEADGATE,
+    HEADGATE_SPARK,
+    HEADGATE_SPARK_UNSYNCED,
+    IN_PROCESS,
+    LIMITS,
+    OF_PYTHON,
+    OF_SPARK,
+    PARQUET,
+    SPARK,
+)
+from benchmarks.harness.workload import Size, Step, Workload
+from benchmarks.pages.part import Bar, Part, behind, engines_of, medians, systems_of
+from benchmarks.pages.picture import Bars
+from benchmarks.workloads.section import Section
+
+NAME = "scans"
+ROWS = {Size.TINY: 2_000, Size.SHORT: 1_000_000, Size.FULL: 10_000_000}
+ROUNDS = {Size.TINY: 1, Size.SHORT: 5, Size.FULL: 5}
+OURS = {IN_PROCESS: HEADGATE.name, SPARK: HEADGATE_SPARK.name}
+WRITE, SCAN, AGGREGATION = "write", "full scan", "aggregation"
+BY_DAY = "write, partitioned by day"
+
+
+def measure(bench: Bench) -> Run:
+    rows = ROWS[bench.size]
+    last = rows // 100
+
+    def round_(round_number: int) -> list[Step]:
+        return [
+            Step("write", {"table": f"write_{round_number}"}, WRITE),
+            Step("write_by_day", {"table": f"by_day_{round_number}"}, BY_DAY),
+            Step("scan", {"table": "base"}, SCAN),
+            Step("filtered", {"table": "base", "where": f"id < {last}"}, "filtered scan, 1 % by range"),
+            Step("filtered", {"table": "base", "where": "kind < 10"}, "filtered scan, 1 % spread"),
+            Step("aggregate", {"table": "base"}, AGGREGATION),
+        ]
+
+    spark = () if bench.size is Size.TINY else (*OF_SPARK, HEADGATE_SPARK_UNSYNCED, *LIMITS)
+    return bench.measured(
+        Workload(
+            NAME,
+            (*OF_PYTHON, *spark),
+            {"rows": rows},
+            round_,
+            before=[Step("load", {"rows": bench.datasets.rows(rows)}), Step("write", {"table": "base"})],
+            rounds=ROUNDS[bench.size],
+        )
+    )
+
+
+def part(run: Run) -> Part:
+    ours, limit = HEADGATE_SPARK.name, PARQUET.name
+    return Part(
+        run=run,
+        title="Writing and reading",
+        text=f"""
+{run.parameters["rows"]:,} rows of 5 columns (long, int, double, string, timestamp) on a local disk; warm. Rows to be
+written are in memory: as Spark keeps them, or as Arrow. On Spark the full scan goes to the `noop` sink; without Spark
+it ends as an Arrow table. Headgate on Spark and plain Parquet share a session: the promises are about differences
+that are smaller than those between two JVMs. Plain Parquet on the Sparks of the others shows what is owed to their
+release of Spark. By day: for information, Headgate brings the rows of a day together first and makes fewer files.
+""",
+        tables=medians(run, OURS),
+        bars=(
+            Bar("aggregation, headgate on Spark / Parquet", run.ratio(ours, limit, AGGREGATION), 1.05),
+            Bar("full scan, headgate on Spark / Parquet", run.ratio(ours, limit, SCAN), 1.05),
+            Bar("write, headgate on Spark / Parquet", run.ratio(ours, limit, WRITE), 1.15),
+        ),
+        pictures={
+            f"{NAME}-{slug(engine)}": Bars(
+                f"Writing and reading, {engine}",
+                "s",
+                {
+                    label: {
+                        name: seconds
+                        for name in systems_of(run, engine)
+                        if (seconds := run.median(name, label)) is not None
+                    }
+                    for label in run.labels()
+                },
+            )
+            for engine in engines_of(run)
+        },
+        behind=behind(run, OURS),
+    )
+
+
+SECTION = Section(NAME, measure, part)
