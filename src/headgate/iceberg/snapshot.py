@@ -21,6 +21,7 @@ from pyiceberg.types import PrimitiveType
 
 from headgate.core.windows import largest_complete_window
 from headgate.iceberg.avro import Listed, encode_manifest, encode_manifest_list
+from headgate.iceberg.boundaries import READABLE_SINCE, readable_since
 from headgate.iceberg.data_file import Content, DataFile, Entry, FieldSummary, Manifest, Partition, Status
 from headgate.iceberg.merging import due_merges
 from headgate.iceberg.metadata import NewSnapshot, TableMetadata, with_snapshot
@@ -158,6 +159,7 @@ def take_snapshot(
     objects = {**maker.objects, list_path: encode_manifest_list(merged, own_id, parent, number)}
     used = {manifest.path for manifest in merged} | {list_path}
     summary = _summary(change, merged, occasion) | _totals(metadata, listed, change)
+    summary[READABLE_SINCE] = str(_readable_since(metadata, listed, change, occasion))
     after = with_snapshot(
         metadata,
         NewSnapshot(own_id, number, occasion.timestamp_ms, list_path, summary),
@@ -361,6 +363,16 @@ def _removed_files(listed: Mapping[str, Listed], change: FileChange) -> list[Dat
     entries = (entry for known in listed.values() for entry in known.entries) if removed else ()
     live = (entry.file for entry in entries if entry.status is not Status.DELETED)
     return list({file.path: file for file in live if file.path in removed}.values())
+
+
+def _readable_since(
+    metadata: TableMetadata, listed: Mapping[str, Listed], change: FileChange, occasion: Occasion
+) -> int:
+    entries = (entry for known in listed.values() for entry in known.entries) if change.removed else ()
+    live = (entry for entry in entries if entry.status is not Status.DELETED)
+    removed = [entry for entry in live if entry.file.path in change.removed]
+    number = occasion.version.number
+    return readable_since(metadata, change.operation, change.added, removed, number, occasion.divisor)
 
 
 def _summary(change: FileChange, manifests: Sequence[Manifest], occasion: Occasion) -> dict[str, str]:
