@@ -27,6 +27,7 @@ from headgate.examination import fsck
 from headgate.hooks import Hook
 from headgate.lake import Lake
 from headgate.materializing import RefreshResult
+from headgate.model.compaction import CompactionProgress, CompactionReport
 from headgate.model.fsck import Finding, FsckReport
 from headgate.model.instant import Instant
 from headgate.release import __version__
@@ -43,6 +44,8 @@ __all__ = [
     "AlreadyExistsError",
     "CommitResult",
     "CommitUnknownError",
+    "CompactionProgress",
+    "CompactionReport",
     "ConflictError",
     "CorruptLakeError",
     "Diagnosis",
