@@ -212,7 +212,7 @@ class Compactor:
         return groups if isinstance(groups, Unworkable) else _Work(self, live, groups)
 
     def _give_up(self, plan: PendingPlan, reason: str) -> str:
-        """Cancels a plan because of something that matters more than whether this succeeds; says if it did."""
+        """Cancels a plan for a reason that matters more than whether this succeeds; says if it did."""
         try:
             self._cancel(plan, reason)
         except (HeadgateError, KeyboardInterrupt):
