@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from headgate.hooks import Hook
     from headgate.lake import Lake
     from headgate.materializing import RefreshResult
+    from headgate.model.compaction import CompactionProgress, CompactionReport
     from headgate.model.fsck import Finding, FsckReport
     from headgate.model.instant import Instant
     from headgate.result import CommitResult, Diagnosis, Resolution
@@ -45,6 +46,8 @@ __all__ = [
     "AlreadyExistsError",
     "CommitResult",
     "CommitUnknownError",
+    "CompactionProgress",
+    "CompactionReport",
     "ConflictError",
     "CorruptLakeError",
     "Diagnosis",
@@ -77,6 +80,8 @@ __all__ = [
 _HOMES = MappingProxyType(
     {
         "CommitResult": "headgate.result",
+        "CompactionProgress": "headgate.model.compaction",
+        "CompactionReport": "headgate.model.compaction",
         "Diagnosis": "headgate.result",
         "Finding": "headgate.model.fsck",
         "FsckReport": "headgate.model.fsck",

@@ -6,16 +6,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from headgate.compact_hook import Compact
 from headgate.core.hook_rules import When
 from headgate.errors import InvalidInputError
 from headgate.lake import Lake
 from headgate.model.commit_event import CommitEvent
 from headgate.steward.hooks.audit import Audit
 from headgate.steward.hooks.command import Command
-from headgate.steward.hooks.config_actions import ACTIONS
+from headgate.steward.hooks.config_actions import ACTIONS, ReadAction
+from headgate.steward.hooks.config_fields import Fields
 from headgate.steward.hooks.config_file import hooks_in
 from headgate.steward.hooks.hook import Action, Hook
 from headgate.steward.hooks.notify import Notify
@@ -30,6 +34,7 @@ __all__ = [
     "Audit",
     "Command",
     "CommitEvent",
+    "Compact",
     "Hook",
     "Notify",
     "Python",
@@ -49,20 +54,28 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _compact(fields: Fields, _: Path) -> Action:
+    return Compact(fields.optional_texts("tables"))
+
+
+KNOWN_ACTIONS: Mapping[str, ReadAction] = MappingProxyType({**ACTIONS, "compact": _compact})
+"""The actions that a headgate.toml can name: those of the steward, and those that need a lake."""
+
+
 def load(path: str | os.PathLike[str]) -> tuple[Hook, ...]:
     """The hooks of a `headgate.toml`, in the order in which they run, for `Lake.open(…, hooks=…)`.
 
     `InvalidInputError` names the file, the hook and the mistake. A file that lies in a lake is refused, also
     behind a symbolic link: a lake must not make other people's machines run commands.
     """
-    return hooks_in(_path(path), ACTIONS)
+    return hooks_in(_path(path), KNOWN_ACTIONS)
 
 
 def register(lake: Lake, path: str | os.PathLike[str]) -> None:
     """Registers the hooks of a `headgate.toml` with a lake, in which the file must not lie."""
     place = lake.place
     root = Path(place) if Path(place).is_absolute() else None
-    for hook in hooks_in(_path(path), ACTIONS, root):
+    for hook in hooks_in(_path(path), KNOWN_ACTIONS, root):
         lake.add_hook(hook)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import partial
 
 import pyarrow as pa
@@ -165,6 +166,52 @@ def expected(strategy: str, base: int, change: Callable[[hg.Lake], None]) -> dic
         change(lake)
         _EXPECTED[key] = content(lake)
     return _EXPECTED[key]
+
+
+def due_for_compaction() -> MemoryStore:
+    """A lake with a table in which two windows are due, and with deletes after the end of each."""
+    store = begun("conditional", 5)
+    lake = opened(store)
+    lake.table("a.b").delete("id = 2")
+    lake.table("a.b").append(rows(20, 21))
+    lake.table("a.b").append(rows(30))
+    lake.table("a.b").delete("id = 20")
+    lake.set_properties({"compaction.min_inputs": "2"})
+    return store
+
+
+class Later(OneByOne):
+    """An hour later: whoever died is taken for dead."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(hours=1)
+
+
+@pytest.mark.slow
+def test_a_compaction_that_dies_anywhere_is_taken_over() -> None:
+    """Whatever it left is completed by the next one, and no row changes at any version."""
+    before = due_for_compaction()
+    old, then = content(opened(before)), opened(before).table("a.b").read_arrow(version=8)
+    seen: set[str] = set()
+    for store, death in deaths(before, lambda dying: opened(dying).compact()):
+        left = {txid.text for txid in opened(store)._refreshed().plans}
+        lake = hg.Lake.open(store, host=Later())
+        report = lake.compact()
+        seen.add("taken over" if report.taken_over else "planned" if report.planned else "done")
+        assert set(report.taken_over) == left, death
+        assert not report.cancelled
+        assert content(lake) == old, death
+        assert lake._refreshed().plans == {}
+        assert {file.path.rsplit("/data/", 1)[1][:6] for file in lake.table("a.b").files()} == {
+            "L1-1-4",
+            "L1-5-8",
+        }
+        assert sorted(lake.table("a.b").read_arrow(version=8).column("id").to_pylist()) == sorted(
+            then.column("id").to_pylist()
+        )
+        lake.recover()
+        require_whole(lake)
+    assert seen == {"taken over", "planned", "done"}
 
 
 def test_hooks_that_die_anywhere_are_run_at_least_once() -> None:

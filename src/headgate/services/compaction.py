@@ -49,6 +49,14 @@ MAX_IN_VAIN = 3
 SERVICE: Service = "compaction"
 
 
+class CompactionInterrupt(KeyboardInterrupt):
+    """A Ctrl-C in a compaction; `left` says what became of the plan that it was at."""
+
+    def __init__(self, left: str) -> None:
+        super().__init__(left)
+        self.left = left
+
+
 @dataclass
 class Compactor:
     """One compaction through one handle of a lake."""
@@ -181,9 +189,13 @@ class Compactor:
             return False
         except CommitUnknownError:
             raise  # it may be complete; if not, somebody takes it over
-        except (HeadgateError, KeyboardInterrupt) as error:
-            self._give_up(plan, error)
+        except HeadgateError as error:
+            self._give_up(plan, type(error).__name__)
             raise
+        except KeyboardInterrupt as interrupt:
+            if getattr(interrupt, "__notes__", None):
+                raise  # while it was committed, which may have been decided; the note says how to find out
+            raise CompactionInterrupt(self._give_up(plan, "interrupted")) from interrupt
         self.tally.complete(plan, work.live.name, tx.result, work.done)
         return True
 
@@ -199,14 +211,13 @@ class Compactor:
         groups = groups_of(plan, live.segments, live.policy)
         return groups if isinstance(groups, Unworkable) else _Work(self, live, groups)
 
-    def _give_up(self, plan: PendingPlan, error: BaseException) -> None:
-        """Cancels a plan because of an error that is more important than whether this succeeds."""
-        if getattr(error, "__notes__", None):
-            return  # interrupted while it was committed, which may have been decided
+    def _give_up(self, plan: PendingPlan, reason: str) -> str:
+        """Cancels a plan for a reason that matters more than whether this succeeds; says if it did."""
         try:
-            self._cancel(plan, type(error).__name__)
-        except (HeadgateError, KeyboardInterrupt) as second:
-            error.add_note(f"the plan {plan.txid} stays, for the next compaction to take over ({second})")
+            self._cancel(plan, reason)
+        except (HeadgateError, KeyboardInterrupt):
+            return f"the plan {plan.txid} is left for the next compaction to take over"
+        return f"the plan {plan.txid} was cancelled, and no row has changed"
 
     def _cancel(self, plan: PendingPlan, reason: str) -> None:
         newest = self.lake._refreshed()
