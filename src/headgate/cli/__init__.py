@@ -2,6 +2,7 @@
 
 from headgate.cli import (
     checking,
+    clustering,
     data,
     objects,
     replicas,
@@ -9,4 +10,4 @@ from headgate.cli import (
 )  # their commands join those of the app
 from headgate.cli.app import main
 
-__all__ = ["checking", "data", "main", "objects", "replicas", "stewardship"]
+__all__ = ["checking", "clustering", "data", "main", "objects", "replicas", "stewardship"]
