@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow_changes import ArrowChanges, ArrowMerge
+from headgate.iceberg.arrow_rewrite import ArrowRewriter
 from headgate.iceberg.bound import Bound, InPartitions
+from headgate.iceberg.rewriting import Rewriter
 from headgate.iceberg.row_change import MergeEngine, RowEngine
 from headgate.iceberg.target import Target
 from headgate.storage.memory import MemoryStore
@@ -53,6 +55,16 @@ def merge_engine(target: Target, rows: Any) -> MergeEngine:
     from headgate.spark.merge import merge_of
 
     return merge_of(target, rows)
+
+
+def rewriter_for(target: Target, spark: SparkSession | None) -> Rewriter:
+    """The engine that writes files of a table anew: Spark if a session is given or active."""
+    session = active_session(target) if spark is None else spark
+    if session is None:
+        return ArrowRewriter()
+    from headgate.spark.rewriting import SparkRewriter
+
+    return SparkRewriter(session)
 
 
 def active_session(target: Target) -> SparkSession | None:
