@@ -57,9 +57,14 @@ def merge_engine(target: Target, rows: Any) -> MergeEngine:
     return merge_of(target, rows)
 
 
-def rewriter_for(target: Target, spark: SparkSession | None) -> Rewriter:  # noqa: ARG001
-    """The engine that puts files of a table together."""
-    return ArrowRewriter()
+def rewriter_for(target: Target, spark: SparkSession | None) -> Rewriter:
+    """The engine that writes files of a table anew: Spark if a session is given or active."""
+    session = active_session(target) if spark is None else spark
+    if session is None:
+        return ArrowRewriter()
+    from headgate.spark.rewriting import SparkRewriter
+
+    return SparkRewriter(session)
 
 
 def active_session(target: Target) -> SparkSession | None:

@@ -175,11 +175,11 @@ def test_a_clustering_by_spark_is_that_of_arrow(lake: hg.Lake, spark: SparkSessi
 
 def test_small_groups_are_rewritten_by_workers_in_one_job(lake: hg.Lake, spark: SparkSession) -> None:
     place = Place(made(lake, DDL + LISTS, {}, partition_by=["bucket(8, n)"], sort_by=["n desc"]))
-    tracker = spark.sparkContext.statusTracker()
-    spark.sparkContext.setJobGroup("small groups", "small groups")
+    context: Any = spark.sparkContext
+    context.setJobGroup("small groups", "small groups")
     done = place.rewritten(spark, worker_bytes=1 << 30)
-    assert len(tracker.getJobIdsForGroup("small groups")) == 1
-    spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
+    assert len(context.statusTracker().getJobIdsForGroup("small groups")) == 1
+    context.setLocalProperty("spark.jobGroup.id", None)
     for group, one in zip(place.groups(), done, strict=True):
         found = place.rows(one)
         assert shown(found) == expected(place, group)

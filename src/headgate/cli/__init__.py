@@ -2,6 +2,7 @@
 
 from headgate.cli import (
     checking,
+    clustering,
     compaction,
     data,
     objects,
@@ -10,4 +11,4 @@ from headgate.cli import (
 )  # their commands join those of the app
 from headgate.cli.app import main
 
-__all__ = ["checking", "compaction", "data", "main", "objects", "replicas", "stewardship"]
+__all__ = ["checking", "clustering", "compaction", "data", "main", "objects", "replicas", "stewardship"]

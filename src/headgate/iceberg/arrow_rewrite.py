@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from headgate.core.compaction.policy import ENOUGH_SHARE
-from headgate.errors import UnsupportedError
 from headgate.iceberg.arrow import data_file, encode_parquet, footer_of, nan_counts, with_nan_counts
 from headgate.iceberg.arrow_files import read_located, read_rows
+from headgate.iceberg.clustering import clustered
 from headgate.iceberg.content import content_of, total
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import new_file
@@ -19,7 +19,7 @@ from headgate.iceberg.origins import with_origins
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.rewriting import Clustering, Content, RewriteGroup, Rewritten
 from headgate.iceberg.rolling import target_bytes
-from headgate.iceberg.sorting import in_order, parse_sort_by
+from headgate.iceberg.sorting import in_order
 from headgate.iceberg.target import Target
 
 
@@ -30,31 +30,26 @@ class ArrowRewriter:
         self, target: Target, groups: Sequence[RewriteGroup], clustering: Clustering | None
     ) -> Iterator[Rewritten]:
         """One group after the other; in memory is one at a time. The new files are read back for `after`."""
-        order = _order(target, clustering)
         for group in groups:
-            yield _rewritten(target, group, order, clustered=clustering is not None)
+            yield _rewritten(target, group, clustering)
 
 
-def _order(target: Target, clustering: Clustering | None) -> SortOrder:
-    if clustering is None:
-        return target.metadata.sort_order
-    if clustering.zorder:
-        raise UnsupportedError(
-            f"{target.table}: a Z-order is computed by Spark", "give a Spark session, or sort by the columns"
-        )
-    return parse_sort_by(clustering.columns, target.metadata.schema)
-
-
-def _rewritten(target: Target, group: RewriteGroup, order: SortOrder, *, clustered: bool) -> Rewritten:
+def _rewritten(target: Target, group: RewriteGroup, clustering: Clustering | None) -> Rewritten:
     schema = target.metadata.schema
     located = read_located(target.driver, target.loader, group.files, schema)
     before = content_of(located.select([field.name for field in schema.fields]))
-    rows = in_order(with_origins(located, schema, target.table), schema, order)
-    # An order that the table does not have is none that readers know.
-    order_id = UNSORTED_SORT_ORDER.order_id if clustered else order.order_id
+    rows, order_id = _ordered(target, with_origins(located, schema, target.table), clustering)
     writing = _Writing(target, group, order_id)
     files = tuple(writing.files(rows))
     return Rewritten(files, before, total(_as_written(target, file) for file in files))
+
+
+def _ordered(target: Target, rows: pa.Table, clustering: Clustering | None) -> tuple[pa.Table, int]:
+    """The rows in their order, and its id; one that the table does not have is none that readers know."""
+    schema, order = target.metadata.schema, target.metadata.sort_order
+    if clustering is None:
+        return in_order(rows, schema, order), order.order_id
+    return clustered(rows, schema, clustering), UNSORTED_SORT_ORDER.order_id
 
 
 def _as_written(target: Target, file: DataFile) -> Content:

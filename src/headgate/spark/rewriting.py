@@ -299,18 +299,23 @@ class _Moving:
         return cut.sortWithinPartitions(*order.by).drop(Z)
 
     def _as_they_are(self, count: int) -> DataFrame:
-        """Files that follow each other become one, without an exchange of rows."""
-        parts = [self._numbered(self._located(part)).coalesce(1) for part in _in_parts(self._files, count)]
+        """Files that follow each other become one, without an exchange of rows.
+
+        Spark reads files in an order of its own; rows that came together are to stay together.
+        """
+        parts = [
+            self._numbered(self._located(part)).coalesce(1).sortWithinPartitions(NUMBER, ORIGIN_POSITION)
+            for part in _in_parts(self._files, count)
+        ]
         return reduce(DataFrame.unionAll, parts)
 
 
 def _in_parts(files: Sequence[PlannedFile], count: int) -> Iterator[tuple[PlannedFile, ...]]:
-    """The files, oldest first, in at most `count` parts of about the same size."""
+    """The files in their order, in at most `count` parts of about the same size."""
     total = sum(planned.file.size_bytes for planned in files)
-    ordered = sorted(files, key=lambda planned: (planned.sequence_number, planned.file.path))
     part: list[PlannedFile] = []
     passed = cut = 0
-    for planned in ordered:
+    for planned in files:
         part.append(planned)
         passed += planned.file.size_bytes
         if passed * count >= total * (cut + 1):

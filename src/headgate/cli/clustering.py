@@ -1,0 +1,110 @@
+"""The command that clusters a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+from headgate.cli import output
+from headgate.cli.app import app
+from headgate.cli.engine import engine
+from headgate.cli.failure import reported
+from headgate.cli.options import AsJson, Config, Place, StoreOptions, TableName, open_with_hooks
+
+if TYPE_CHECKING:
+    from headgate.model.clustering import ClusteringReport
+    from headgate.model.compaction import CompactionProgress
+
+
+@app.command(
+    epilog="Examples: headgate cluster ./lake sales.orders --by customer --- "
+    "headgate cluster ./lake sales.orders --by customer,ts --zorder --where \"ts >= '2026-01-01'\""
+)
+def cluster(
+    place: Place,
+    table: TableName,
+    by: Annotated[
+        list[str],
+        typer.Option(
+            metavar="COLUMNS",
+            help="The columns that queries select by, as customer,ts. Can be given several times.",
+        ),
+    ],
+    zorder: Annotated[
+        bool,
+        typer.Option(
+            "--zorder",
+            help="Keep rows near to each other in all of 2 to 8 columns, instead of sorting by one after the "
+            "other: for queries that select by any of them.",
+        ),
+    ] = False,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="PREDICATE", help="Only paths that can hold rows which it selects."),
+    ] = None,
+    spark: Annotated[
+        bool, typer.Option(help="With Spark, or without a JVM: for paths that fit into memory.")
+    ] = True,
+    config: Config = None,
+    option: StoreOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Write the files of a table anew so that reads by some columns open few of them. No row changes.
+
+    Each path is clustered within its complete windows of versions; younger files are left to a later call,
+    and what is so clustered already is not done again. Appends go on meanwhile. Changes of rows in these
+    files are refused, or, with the property clustering.allow_updates = true, win and end the clustering.
+    """
+    with reported(as_json=json):
+        names = [name.strip() for given in by for name in given.split(",") if name.strip()]
+        lake = open_with_hooks(place, option, config)
+        chosen = lake.table(table)
+        args = ["headgate", "cluster", table, "--by", ",".join(names), *(["--zorder"] if zorder else [])]
+        with engine(alive=False) if spark else nullcontext() as session, _progress(table) as progress:
+            report = chosen.cluster(session, names, zorder=zorder, where=where, progress=progress, args=args)
+        if json:
+            output.print_json({**asdict(report), "changed": report.changed})
+        else:
+            for line in _lines(report):
+                output.say(line)
+
+
+@contextmanager
+def _progress(table: str) -> Iterator[Callable[[CompactionProgress], None]]:
+    """A bar on a terminal, on standard error; nothing in a pipe."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(output.visible(table), total=None)
+
+        def tell(told: CompactionProgress) -> None:
+            progress.update(task, completed=told.bytes_done, total=told.bytes)
+
+        yield tell
+
+
+def _lines(report: ClusteringReport) -> Iterator[str]:
+    how = f"{'in Z-order of' if report.zorder else 'by'} {', '.join(report.by)}"
+    if report.changed:
+        dropped = f", {report.rows_dropped:,} deleted ones dropped" if report.rows_dropped else ""
+        yield (
+            f"clustered {report.table} {how}: {report.files_in:,} files became {report.files_out:,}, "
+            f"{report.rows:,} rows{dropped} (versions {', '.join(map(str, report.versions))})"
+        )
+    else:
+        yield f"nothing to cluster in {report.table}"
+    if report.files_clustered:
+        yield f"{report.files_clustered:,} files are clustered {how} already"
+    if report.files_pending:
+        yield f"{report.files_pending:,} files are left: another table service is about to rewrite them"
+    if report.files_recent:
+        yield (
+            f"{report.files_recent:,} files are left: their window of versions is complete at version "
+            f"{report.complete_at}"
+        )
