@@ -4,10 +4,10 @@ PYTHON_IN_VENV := .venv/bin/python
 SEEDS ?= 10000
 EXAMPLES ?= 20
 
-.PHONY: help setup demo test places check format explore sim search bench clean
+.PHONY: help setup demo test places check format explore sim search bench bench-full clean
 
 help: ## show this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv with all dependencies, and check for Java
 	@scripts/setup
@@ -40,9 +40,13 @@ sim: setup ## simulate writers on a faulty storage: make sim SEEDS=100000
 search: setup ## property tests with new random examples, many times as many: make search EXAMPLES=100
 	@HEADGATE_EXAMPLES=$(EXAMPLES) .venv/bin/pytest -n 2 --dist worksteal -m hypothesis --timeout 0
 
-bench: ## measure Headgate beside its peers, and write docs/benchmarks.md: more than 10 minutes
+bench: ## Headgate beside its peers with small sizes, and docs/benchmarks.md of it: minutes
 	@scripts/setup bench
-	@$(PYTHON_IN_VENV) -m benchmarks.publish
+	@$(PYTHON_IN_VENV) -m benchmarks.run $(SECTIONS)
+
+bench-full: ## the same with the sizes that docs/benchmarks.md promises: hours
+	@scripts/setup bench
+	@$(PYTHON_IN_VENV) -m benchmarks.run --full $(SECTIONS)
 
 clean: ## remove what setup and the tests made
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import-linter.log build dist
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import-linter.log .bench build dist

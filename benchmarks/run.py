@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import pstats
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -66,7 +67,7 @@ def measured(section: Section, size: Size, command: str, given: argparse.Namespa
     started = time.monotonic()
     try:
         only = frozenset(given.only) if given.only else None
-        bench = Bench(size, place, command, only=only, profile=given.profile)
+        bench = Bench(size, place, command, only=only, profile=given.profile, on_spark=not given.no_spark)
         run = section.measure(bench)
         bench.show(f"{section.name}: done in {time.monotonic() - started:.0f} s\n")
     finally:
@@ -107,9 +108,14 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("sections", nargs="*", help="their names; all if none is given")
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--full", action="store_true", help="the sizes of the page, which take hours")
-    sizes.add_argument("--tiny", action="store_true", help="to see that it runs; without Spark")
-    parser.add_argument("--only", action="append", help="only this system, more than once for several; keeps nothing")
-    parser.add_argument("--profile", help="this system under a profiler, whose findings are shown; keeps nothing")
+    sizes.add_argument("--tiny", action="store_true", help="to see that it runs")
+    parser.add_argument("--no-spark", action="store_true", help="leave out the systems on Spark")
+    parser.add_argument(
+        "--only", action="append", help="only this system, more than once for several; keeps nothing"
+    )
+    parser.add_argument(
+        "--profile", help="this system under a profiler, whose findings are shown; keeps nothing"
+    )
     parser.add_argument("--list", action="store_true", help="the names of all sections")
     parser.add_argument("--render", action="store_true", help="only make the page, from what was kept")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where results are kept")
@@ -133,6 +139,8 @@ def main(words: Sequence[str] | None = None) -> int:
             parser.error(f"there are no results in {given.results}; measure a section first")
         publish(known, given.page)
         return 0
+    # So that whoever ends us by a signal ends the systems with us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     size = Size.FULL if given.full else Size.TINY if given.tiny else Size.SHORT
     wanted = [section for section in SECTIONS if not given.sections or section.name in given.sections]
     failed = [section.name for section in wanted if not _attempted(section, size, given)]

@@ -37,9 +37,10 @@ class DeltaRs:
         options: Mapping[str, str] | None = None,
     ) -> None:
         self._place = Path(place)
-        self._settings = {"place": place, "cores": cores}
+        self._settings: dict[str, Any] = {"place": place, "cores": cores}
         self._url, self._options = url, None if options is None else dict(options)
         self._known: dict[str, DeltaTable] = {}
+        self._prepared: dict[str, Path] = {}
         self._rows: pa.Table | None = None
 
     def versions(self) -> dict[str, str]:
@@ -65,11 +66,15 @@ class DeltaRs:
     def append_files(
         self, first: int, count: int, lake: str = "commits", limit_seconds: float = 1e9
     ) -> Outcome:
-        append = self._appender(self._known[lake])
+        append = self._appender(lake, self._known[lake])
         return repeated(lambda number: append(str(number)), first, count, limit_seconds)
 
-    def _appender(self, table: DeltaTable) -> Append:
-        path = Path(table.file_uris()[0])
+    def _appender(self, lake: str, table: DeltaTable) -> Append:
+        if lake not in self._prepared:
+            # The only file as yet; of those that follow there is but the name.
+            (uri,) = table.file_uris()
+            self._prepared[lake] = Path(uri)
+        path = self._prepared[lake]
         schema, size, stats = table.schema(), path.stat().st_size, _statistics(made_rows(0, 1000, 1000))
 
         def append(name: str) -> None:
@@ -90,7 +95,7 @@ class DeltaRs:
     # --- many writers ---------------------------------------------------------------------------------------
 
     def writers(self, count: int) -> list[Append]:
-        return [self._appender(self._opened("commits")) for _ in range(count)]
+        return [self._appender("commits", self._opened("commits")) for _ in range(count)]
 
     def contend(self, writers: int, appends: int, processes: int, number: int) -> Outcome:
         settings = {**self._settings, "place": str(self._place / f"contended-{writers}-{number}")}
@@ -116,7 +121,7 @@ class DeltaRs:
         return pa.table(self._opened(table).scan(columns=columns, predicate=where))
 
     def scan(self, table: str) -> int:
-        return self._read(table).num_rows
+        return int(self._read(table).num_rows)
 
     def filtered(self, table: str, where: str) -> dict[str, int]:
         return arrow_rows.totals(self._read(table, where=where))
@@ -186,7 +191,7 @@ class DeltaRs:
         known = [_statistics(rows.slice(part, 1).drop_columns(["part"])) for part in range(partitions)]
         for commit in range(10):
             wanted = files // 10 - (partitions if commit == 0 else 0)
-            actions = [
+            actions: list[Any] = [
                 AddAction(
                     f"part={number % partitions}/{commit}-{number}.parquet",
                     size,

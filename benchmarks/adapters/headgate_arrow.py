@@ -59,6 +59,7 @@ class Headgate:
         self._lakes: dict[str, hg.Lake] = {}
         self._prepared: DataFile | None = None
         self._rows: pa.Table | None = None
+        self._small: Table | None = None
 
     def versions(self) -> dict[str, str]:
         return {"headgate": hg.__version__, "pyarrow": pa.__version__}
@@ -158,7 +159,7 @@ class Headgate:
 
     def scan(self, table: str) -> int:
         """All rows with all columns."""
-        return self._table(table).read_arrow().num_rows
+        return int(self._table(table).read_arrow().num_rows)
 
     def filtered(self, table: str, where: str) -> dict[str, int]:
         """The rows that a predicate selects."""
@@ -261,12 +262,13 @@ class Headgate:
 
     def prepare_rows(self) -> None:
         """A table that small appends go to, and a handle that is warm."""
-        self._made("requests").create_table(EVENTS, SCHEMA)
+        self._small = self._made("requests").create_table(EVENTS, SCHEMA)
         self.append_small(0)
 
     def append_small(self, number: int) -> None:
         """A thousand rows: a data file, and its commit."""
-        self._lake("requests").table(EVENTS).append(made_rows(number * 1000, 1000, 1_000_000))
+        assert self._small is not None
+        self._small.append(made_rows(number * 1000, 1000, 1_000_000))
 
 
 def repeated(work: Any, first: int, count: int, limit_seconds: float = 1e9) -> Outcome:

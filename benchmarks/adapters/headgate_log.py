@@ -1,4 +1,4 @@
-"""The log of Headgate alone: commits of one property, by strategy and storage, beside the limit of the disk."""
+"""The log of Headgate alone: commits of one property by strategy and storage, and the limit of the disk."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class PyIceberg:
         options: Mapping[str, str] | None = None,
     ) -> None:
         self._place = Path(place)
-        self._settings = {"place": place, "cores": cores}
+        self._settings: dict[str, Any] = {"place": place, "cores": cores}
         self._url, self._options = url, dict(options or {})
         self._known: dict[str, Table] = {}
         self._metadata: dict[int, str] = {}
@@ -64,7 +64,9 @@ class PyIceberg:
     def _catalog(self) -> SqlCatalog:
         self._place.mkdir(parents=True, exist_ok=True)
         uri = f"sqlite:///{self._place}/catalog.db?timeout=60"
-        catalog = SqlCatalog("bench", uri=uri, warehouse=self._url or f"file://{self._place}", **self._options)
+        catalog = SqlCatalog(
+            "bench", uri=uri, warehouse=self._url or f"file://{self._place}", **self._options
+        )
         catalog.create_namespace_if_not_exists("bench")
         return catalog
 
@@ -134,7 +136,7 @@ class PyIceberg:
         return Outcome(seconds=seconds, facts={"files": len(files), "mib": mib})
 
     def scan(self, table: str) -> int:
-        return self._opened(table).scan().to_arrow().num_rows
+        return int(self._opened(table).scan().to_arrow().num_rows)
 
     def filtered(self, table: str, where: str) -> dict[str, int]:
         return arrow_rows.totals(self._opened(table).scan(row_filter=where).to_arrow())

@@ -80,4 +80,3 @@ class HeadgateSpark(SparkRows):
 
     def is_refusal(self, error: Exception) -> bool:
         return isinstance(error, hg.ConflictError)
-

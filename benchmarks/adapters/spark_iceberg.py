@@ -62,7 +62,7 @@ class IcebergSpark(SqlTables):
     def plan(self, files: int, where: str) -> int:
         jvm: Any = self.spark._jvm
         apache = jvm.org.apache.iceberg
-        io = apache.hadoop.HadoopFileIO(self.spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]
+        io = apache.hadoop.HadoopFileIO(self.spark._jsc.hadoopConfiguration())
         operations = apache.StaticTableOperations(self._planned[files], io)
         table = apache.BaseTable(operations, "events")
         # Spark's own parser and Iceberg's own translation of what it finds, as for a query.

@@ -1,4 +1,4 @@
-"""Plain Parquet files on Spark: what a table format can at best be as fast as. No transactions, no changes."""
+"""Plain Parquet files on Spark: what a table format can at best be as fast as. It has no transactions."""
 
 from __future__ import annotations
 

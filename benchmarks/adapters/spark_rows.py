@@ -138,7 +138,7 @@ class SparkRows:
     def totals(self, table: str) -> dict[str, int]:
         return totals_of(self.frame(table))
 
-    # --- row-level changes, beside what they cannot do without -----------------------------------------------
+    # --- row-level changes, beside what they cannot do without ----------------------------------------------
 
     def write_changes(self, table: str, changes: str) -> Outcome:
         """The changed rows alone, to a new table."""
@@ -173,7 +173,9 @@ class SparkRows:
         """Threads of one session, each with small frames of its own. A refused one tries again at once."""
         table = f"contended_{writers}_{number}"
         self.create(table)
-        frames = [[self.small(writer * appends + turn, 10) for turn in range(appends)] for writer in range(writers)]
+        frames = [
+            [self.small(writer * appends + turn, 10) for turn in range(appends)] for writer in range(writers)
+        ]
         with ThreadPoolExecutor(writers) as pool:
             started = time.perf_counter()
             failed = sum(pool.map(lambda mine: self._persist(table, mine), frames))

@@ -20,9 +20,8 @@ class SqlTables(SparkRows):
         raise NotImplementedError
 
     def create(self, table: str) -> None:
-        self.spark.sql(
-            f"CREATE TABLE {self.named(table)} ({COLUMNS}) USING {self.FORMAT} TBLPROPERTIES ({self.PROPERTIES})"
-        )
+        made = f"CREATE TABLE {self.named(table)} ({COLUMNS}) USING {self.FORMAT}"
+        self.spark.sql(f"{made} TBLPROPERTIES ({self.PROPERTIES})")
 
     def insert(self, table: str, rows: DataFrame) -> None:
         rows.writeTo(self.named(table)).append()

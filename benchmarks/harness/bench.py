@@ -17,6 +17,7 @@ from benchmarks.harness.process import Process, Reply, StoppedError
 from benchmarks.harness.record import Run, SystemRun
 from benchmarks.harness.system import System
 from benchmarks.harness.workload import Size, Step, Workload
+
 from headgate.errors import UnsupportedError
 
 PREPARATION_SECONDS = 1800.0
@@ -68,6 +69,7 @@ class Bench:
     only: frozenset[str] | None = None
     profile: str | None = None
     quiet: bool = False
+    on_spark: bool = True
     datasets: Datasets = field(init=False)
 
     def __post_init__(self) -> None:

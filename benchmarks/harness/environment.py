@@ -1,7 +1,7 @@
 """Where systems run: this environment, or one of their own with the Spark that they support, and their JARs.
 
-Environments are made once, under `.bench/` in the repository, from PyPI and Maven. Where one of them cannot be
-reached, the systems that need it are left out, and the page says why.
+Environments are made once, under `.bench/` in the repository, from PyPI and Maven. Where one of them cannot
+be reached, the systems that need it are left out, and the page says why.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness.process import ROOT
+
 from headgate.errors import UnsupportedError
 from headgate.testing.maven import Artifact, resolved
 
 CACHE = Path(os.environ.get("HEADGATE_BENCH_CACHE", ROOT / ".bench"))
 PATIENCE_SECONDS = 900.0
+_FAILED: dict[str, UnsupportedError] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +57,22 @@ class Environment:
         return Ready(str(self.place / "venv" / "bin" / "python"), tuple(known["jars"]))
 
     def made(self) -> Ready:
-        """The environment, made now if need be. `UnsupportedError` says what cannot be had."""
+        """The environment, made now if need be. `UnsupportedError` says what cannot be had.
+
+        What failed once is not tried again by this process: not getting it can take minutes each time.
+        """
         known = self.ready()
         if known is not None:
             return known
+        if self._wanted in _FAILED:
+            raise _FAILED[self._wanted]
+        try:
+            return self._make()
+        except UnsupportedError as error:
+            _FAILED[self._wanted] = error
+            raise
+
+    def _make(self) -> Ready:
         shutil.rmtree(self.place, ignore_errors=True)
         self.place.mkdir(parents=True)
         # The JARs first: without them there is no use for the rest, which is larger.
@@ -80,9 +94,7 @@ class Ready:
 
 def _run(command: Sequence[str]) -> None:
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     except subprocess.TimeoutExpired as error:
         raise UnsupportedError(f"{' '.join(command[:4])} took more than {PATIENCE_SECONDS:g} s") from error
     if done.returncode:

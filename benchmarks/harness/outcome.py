@@ -1,4 +1,4 @@
-"""What an operation of a system tells the harness. Only the standard library: it runs in every environment."""
+"""What an operation of a system tells the harness. Standard library only: it runs in every environment."""
 
 from __future__ import annotations
 

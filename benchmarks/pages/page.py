@@ -13,39 +13,8 @@ PAGE = ROOT / "docs" / "benchmarks.md"
 PICTURES = "images/benchmarks"
 EXPLANATIONS = Path(__file__).parents[1] / "explanations"
 
-HEADING = """# Benchmarks
-
-Headgate beside what people use today, on one machine and in one run. Made by `{command}` on a machine with
-{machine}; the figures as data are in `benchmarks/results/`.
-
-## How to read it
-
-- Every system runs in a process of its own, in the environment that it asks for. In each step the systems take
-  turns, and whoever was first in a round is last in the next. All get the same rows, the same codec (zstd) and the
-  same number of cores.
-- A figure is the median of at least five rounds, after one that warms up, unless its section says otherwise.
-  *Warm*: the process has done the same before. *Cold*: the handle has seen nothing of the table.
-- After each step the harness compares what the systems answered. A section whose answers differ is not shown.
-- `headgate / best peer` below 1 means that Headgate needs less time than the fastest peer on the same engine.
-  Parquet on Spark is no peer: it has no transactions, and is the limit of what Spark can do.
-- Headgate syncs what it commits; no peer here does. Where that matters, a line says what it costs.
-- Lines that begin with a dash under *Promises* must hold. Where a peer is faster by more than 5 %, the section says
-  so, and why.
-
-## How to run it
-
-| command | what it does |
-|---|---|
-| `make bench` | all sections with small sizes, in minutes |
-| `make bench-full` | all sections as on this page, in hours |
-| `.venv/bin/python -m benchmarks.run scans` | one section; several names for several; `--full` for the sizes of this page |
-| `.venv/bin/python -m benchmarks.run --list` | the names of the sections |
-| `.venv/bin/python -m benchmarks.run scans --profile "headgate on Spark"` | where the time of a system goes, by function |
-| `.venv/bin/python -m benchmarks.run --render` | this page again, from the results that are there |
-
-A section that is finished is kept at once, so a run can be interrupted and the rest be run later. Peers on Spark get
-environments of their own under `.bench/`, from PyPI and Maven; where those cannot be reached, their columns say so.
-"""
+HEADING = Path(__file__).with_name("heading.md")
+"""How to read and to run it: what stands before all sections."""
 
 
 def explanation(section: str, directory: Path = EXPLANATIONS) -> str:
@@ -99,7 +68,7 @@ def page(parts: Sequence[Part]) -> str:
         summary += [*(f"- {text}" for text in missed), ""]
     small = [] if sizes == {"full"} else ["Some sections are of small sizes, as their last lines say.", ""]
     body = [markdown(part, explanation(part.run.section)) for part in parts]
-    head = HEADING.format(command=command, machine=first.machine)
+    head = HEADING.read_text().format(command=command, machine=first.machine)
     return "\n".join([head, *small, *summary, *contents, *body]).rstrip() + "\n"
 
 

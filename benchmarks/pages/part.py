@@ -107,7 +107,7 @@ def is_limit(system: str) -> bool:
 
 
 def behind(run: Run, ours: Mapping[str, str], labels: Sequence[str] | None = None) -> list[Behind]:
-    """Where a peer of the same engine is faster by more than a twentieth. `ours`: our system of each engine."""
+    """Where a peer of the same engine is faster by more than a twentieth. `ours`: our system by engine."""
     found = []
     for engine, mine in ours.items():
         for label in run.labels() if labels is None else labels:

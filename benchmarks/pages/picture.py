@@ -74,8 +74,9 @@ class Lines:
             colour = COLOURS[number % len(COLOURS)]
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in line))
             shapes.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-            shapes.append(f'<rect x="{left + number * 165}" y="{top + height + 30}" width="12" height="12" fill="{colour}"/>')
-            shapes.append(_text(left + number * 165 + 18, top + height + 40, name))
+            at, below = left + number * 165, top + height + 30
+            shapes.append(f'<rect x="{at}" y="{below}" width="12" height="12" fill="{colour}"/>')
+            shapes.append(_text(at + 18, below + 10, name))
         shapes.append(_text(left, top + height + 18, f"0 {self.across}"))
         shapes.append(_text(left + width, top + height + 18, _figure(most_x), anchor="end"))
         return _page(shapes, top + height + 56)

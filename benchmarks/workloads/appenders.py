@@ -20,6 +20,7 @@ from benchmarks.harness.workload import Size, Step, Workload
 from benchmarks.pages.part import Bar, Part, Table, behind, number
 from benchmarks.pages.picture import Bars
 from benchmarks.workloads.section import Section
+
 from headgate.testing.s3 import s3_server
 
 NAME = "appenders"
@@ -42,7 +43,7 @@ def measure(bench: Bench) -> Run:
             HEADGATE, name=ON_S3, settings={"url": server.url("bench"), "options": dict(server.options)}
         )
         python = (HEADGATE, HANDLES, DELTA_RS, PYICEBERG, on_s3)
-        spark = () if bench.size is Size.TINY else (HEADGATE_SPARK, DELTA_SPARK, ICEBERG_SPARK)
+        spark = (HEADGATE_SPARK, DELTA_SPARK, ICEBERG_SPARK) if bench.on_spark else ()
         writers, appends = WRITERS[bench.size], APPENDS[bench.size]
 
         def round_(round_number: int) -> list[Step]:
@@ -109,17 +110,25 @@ def part(run: Run) -> Part:
         run=run,
         title="Many writers",
         text=f"""
-Writers append to one table on a local disk at the same moment, {run.parameters["appends"]} times each. Without Spark
-they are threads of up to {run.parameters["processes"]} processes, and the data file is there already; on Spark they
-are threads of one session, and each append writes ten rows. Everybody has the retries that come as default; whoever
-is refused all the same, as pyiceberg's writers are at once, counts a failure and tries again, until all rows are in.
-The threads of a process share a handle of Headgate, as is usual; with handles of their own they race each other as
-processes do.
+Writers append to one table on a local disk at the same moment, {run.parameters["appends"]} times each.
+Without Spark they are threads of up to {run.parameters["processes"]} processes, and the data file is there
+already; on Spark they are threads of one session, and each append writes ten rows. Everybody has the
+retries that come as default; whoever is refused all the same, as pyiceberg's writers are at once, counts a
+failure and tries again, until all rows are in. The threads of a process share a handle of Headgate, as is
+usual; with handles of their own they race each other as processes do.
 """,
         tables=[Table(("", "writers", "commits/s", "failures", "headgate / this"), rows)],
         bars=(
-            Bar(f"headgate / delta-rs, {label(most)}", run.ratio(HEADGATE.name, DELTA_RS.name, label(most)), 1 / 3),
-            Bar(f"headgate / pyiceberg, {label(most)}", run.ratio(HEADGATE.name, PYICEBERG.name, label(most)), 1 / 3),
+            Bar(
+                f"headgate / delta-rs, {label(most)}",
+                run.ratio(HEADGATE.name, DELTA_RS.name, label(most)),
+                1 / 3,
+            ),
+            Bar(
+                f"headgate / pyiceberg, {label(most)}",
+                run.ratio(HEADGATE.name, PYICEBERG.name, label(most)),
+                1 / 3,
+            ),
             Bar(
                 f"headgate, handles of their own / delta-rs, {label(most)}",
                 run.ratio(HANDLES.name, DELTA_RS.name, label(most)),

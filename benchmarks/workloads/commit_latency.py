@@ -44,7 +44,8 @@ def measure(bench: Bench) -> Run:
                     continue
                 turn = {"first": first, "count": min(TURN, commits - first), "limit_seconds": left}
                 reply = subject.ask(Step("append_files", turn, LABEL), limit + 60)
-                subject.record.missing = reply.missing
+                if reply.missing is not None:
+                    subject.leave(reply.missing)
                 samples[subject.name] += reply.samples
         for subject in subjects:
             _keep(subject.record.step(LABEL), samples[subject.name])
@@ -114,11 +115,11 @@ def part(run: Run) -> Part:
         run=run,
         title="Commit latency",
         text=f"""
-One writer with a warm handle appends one prepared data file after the other to one table on a local disk: metadata
-and commit only, {run.parameters["commits"]:,} commits, in turns of {run.parameters["turn"]}. A system that has used
-{run.parameters["limit_seconds"]:g} s takes part no more: `commits` says how far it came. `first` and `last`: median
-of the first and the last 100 commits (a tenth, if there are fewer than 1,000); `growth`: last / first.
-`headgate / this`: where both have been for the longest.
+One writer with a warm handle appends one prepared data file after the other to one table on a local disk:
+metadata and commit only, {run.parameters["commits"]:,} commits, in turns of {run.parameters["turn"]}. A
+system that has used {run.parameters["limit_seconds"]:g} s takes part no more: `commits` says how far it
+came. `first` and `last`: median of the first and the last 100 commits (a tenth, if there are fewer than
+1,000); `growth`: last / first. `headgate / this`: where both have been for the longest.
 """,
         tables=[
             Table(

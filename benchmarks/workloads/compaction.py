@@ -46,7 +46,7 @@ def measure(bench: Bench) -> Run:
 
 def _by_engine(bench: Bench, round_: object, commits: int) -> Run:
     """One after the other: on Spark the rows are made by Spark, and are not the same."""
-    engines = [OF_PYTHON] if bench.size is Size.TINY else [OF_PYTHON, OF_SPARK]
+    engines = [OF_PYTHON, OF_SPARK] if bench.on_spark else [OF_PYTHON]
     runs = [
         bench.measured(
             Workload(
@@ -80,9 +80,10 @@ def part(run: Run) -> Part:
         run=run,
         title="Small commits and compaction",
         text=f"""
-{run.parameters["commits"]:,} appends of {run.parameters["rows"]:,} rows each, one after the other, then compaction of
-the table; an aggregation over all rows before and after it; warm. Every system compacts with what it recommends:
-`Lake.compact`, `OPTIMIZE`, `rewrite_data_files`, `optimize.compact`. No row may change by it.
+{run.parameters["commits"]:,} appends of {run.parameters["rows"]:,} rows each, one after the other, then
+compaction of the table; an aggregation over all rows before and after it; warm. Every system compacts with
+what it recommends: `Lake.compact`, `OPTIMIZE`, `rewrite_data_files`, `optimize.compact`. No row may change
+by it.
 """,
         tables=[*tables, Table(("", "files before", "files after"), files)],
         pictures={

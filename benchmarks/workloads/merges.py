@@ -32,7 +32,7 @@ PEERS_MEDIANS = (MERGE, MERGE_MANY, UPSERT, DELETE, "read after the merge")
 def measure(bench: Bench) -> Run:
     """On Spark with many rows, without Spark with fewer: these are for tables that fit into memory."""
     run = _measured(bench, OF_PYTHON, PYTHON_ROWS[bench.size], on_spark=False)
-    if bench.size is not Size.TINY:
+    if bench.on_spark:
         spark = _measured(bench, (*OF_SPARK, PARQUET), ROWS[bench.size], on_spark=True)
         run.systems.update(spark.systems)
         run.parameters["rows"] = ROWS[bench.size]
@@ -91,12 +91,13 @@ def part(run: Run) -> Part:
         run=run,
         title="Merges and deletes",
         text=f"""
-On Spark into {run.parameters["rows"]:,} rows, without Spark into {run.parameters["python_rows"]:,}; 5 columns, on a
-local disk, warm; every change on a table of its own. One of ten changed rows is new, the others are spread over all
-files. The merge sets one column, the upsert all of them; the delete takes one row in a thousand, spread too. Everybody
-changes rows in the way that rewrites least: Headgate and Iceberg merge-on-read, Delta Lake with deletion vectors.
-Nobody who merges can do less than read the table once and write the changed rows: that is what the promises compare
-with. Each merge makes a dozen small jobs of Spark, so the ratio is better the larger the table is.
+On Spark into {run.parameters["rows"]:,} rows, without Spark into {run.parameters["python_rows"]:,}; 5
+columns, on a local disk, warm; every change on a table of its own. One of ten changed rows is new, the
+others are spread over all files. The merge sets one column, the upsert all of them; the delete takes one
+row in a thousand, spread too. Everybody changes rows in the way that rewrites least: Headgate and Iceberg
+merge-on-read, Delta Lake with deletion vectors. Nobody who merges can do less than read the table once and
+write the changed rows: that is what the promises compare with. Each merge makes a dozen small jobs of
+Spark, so the ratio is better the larger the table is.
 """,
         tables=medians(run, OURS),
         bars=(

@@ -35,6 +35,8 @@ def measure(bench: Bench) -> Run:
                 bench.show(f"{NAME}: {wanted:,} versions of {subject.name}")
                 more = {"first": reached[subject.name], "count": wanted - reached[subject.name]}
                 told = subject.ask(Step("append_files", {**more, "limit_seconds": limit}), limit)
+                if told.missing is not None:
+                    subject.leave(told.missing)
                 reached[subject.name] += len(told.samples)
             step = Step("open_again", {}, label(wanted), compared=False)
             for number_ in range(ROUNDS[bench.size] + 1):
@@ -64,9 +66,10 @@ def part(run: Run) -> Part:
         run=run,
         title="Opening a long history",
         text=f"""
-A handle that has seen nothing opens a table on a local disk and tells how many rows it has; the process is warm. The
-versions are commits of one file each. A system that needed more than {run.parameters["limit_seconds"]:g} s to make them
-has fewer, as `versions` tells: its time would be longer otherwise.
+A handle that has seen nothing opens a table on a local disk and tells how many rows it has; the process is
+warm. The versions are commits of one file each. A system that needed more than
+{run.parameters["limit_seconds"]:g} s to make them has fewer, as `versions` tells: its time would be longer
+otherwise.
 """,
         tables=[
             Table(

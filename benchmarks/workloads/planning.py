@@ -27,7 +27,7 @@ def measure(bench: Bench) -> Run:
     """Iceberg's readers plan the very table that Headgate made; delta-rs one with the same files."""
     sizes, partitions = FILES[bench.size], PARTITIONS[bench.size]
     run = bench.run_of(NAME, {"files": list(sizes), "partitions": partitions})
-    others = () if bench.size is Size.TINY else (ICEBERG_SPARK,)
+    others = (ICEBERG_SPARK,) if bench.on_spark else ()
     with bench.running((HEADGATE, PYICEBERG, DELTA_RS, *others), run) as subjects:
         for files in sizes:
             made = Step("prepare_files", {"files": files, "partitions": partitions})
@@ -72,10 +72,11 @@ def part(run: Run) -> Part:
         run=run,
         title="Planning",
         text=f"""
-Which files in {run.parameters["partitions"]} partitions on a local disk a read must look at; cold: the table is
-opened anew each time. pyiceberg and Iceberg's Java API (in the session of Iceberg on Spark) plan the very table that
-Headgate wrote; delta-rs one with the same files and bounds, and a checkpoint. The last predicate is of no partition:
-every file is asked for its bounds. Planning alone cannot be asked of Delta on Spark.
+Which files in {run.parameters["partitions"]} partitions on a local disk a read must look at; cold: the
+table is opened anew each time. pyiceberg and Iceberg's Java API (in the session of Iceberg on Spark) plan
+the very table that Headgate wrote; delta-rs one with the same files and bounds, and a checkpoint. The last
+predicate is of no partition: every file is asked for its bounds. Planning alone cannot be asked of Delta on
+Spark.
 """,
         tables=[
             Table(("ms", "found", *names, "headgate / pyiceberg", "headgate / delta-rs"), rows),

@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from benchmarks.harness.bench import Bench, Subject, note
 from benchmarks.harness.record import Run
@@ -13,6 +14,7 @@ from benchmarks.harness.system import DELTA_RS, HEADGATE, PYICEBERG, System
 from benchmarks.harness.workload import Size, Step
 from benchmarks.pages.part import Bar, Part, Table, ms
 from benchmarks.workloads.section import Section
+
 from headgate.testing.s3 import Behaviour, S3Server, TracedRequest, round_trips, s3_server
 
 NAME = "requests"
@@ -78,38 +80,40 @@ def measure(bench: Bench) -> Run:
 
 
 def _append(server: S3Server, subject: Subject, number_: int) -> None:
-    """The first one warms up. Every tenth version of a lake does more; the trace is of the median one."""
+    """One append, and what the server saw of it. The first one warms up."""
     server.reset_counts()
     step = Step("append_small", {"number": number_ + 1}, LABEL, compared=False)
     reply = subject.ask(step, LIMIT_SECONDS)
-    trace = server.trace()
-    if reply.missing is None and number_ > 1 and trace:
-        start = min(request.began for request in trace)
-        decision = _decision(subject.name, trace)
-        facts = {
-            "requests": dict(Counter(request.kind for request in trace)),
-            "trips": round_trips(trace),
-            "decided": None if decision is None else decision - start,
-            "trips_to_decision": None
-            if decision is None
-            else round_trips(request for request in trace if request.ended <= decision),
-            "trace": [
-                f"{1000 * (request.began - start):4.0f}–{1000 * (request.ended - start):4.0f} ms  "
-                f"{request.kind:4} {_short(request)}"
-                for request in sorted(trace, key=lambda one: one.began)
-            ],
-        }
-        reply = replace(reply, facts=facts)
-    known = subject.record.steps.get(LABEL)
-    before = None if known is None else known.facts.get("all", [])
-    note(subject.record, step, reply, counted=number_ > 1)
-    if reply.missing is None and number_ > 1:
-        facts = subject.record.steps[LABEL].facts
-        everything = [*(before or []), dict(facts)]
-        usual = min(everything, key=lambda one: (one["trips"], len(one["trace"])))
-        kept = [{name: one[name] for name in one if name not in ("trace", "all")} for one in everything]
-        # The usual one: those that end a window also write a checkpoint.
-        subject.record.steps[LABEL].facts = {**usual, "all": [{**one, "trace": []} for one in kept]}
+    seen = [*subject.record.steps[LABEL].facts["seen"]] if LABEL in subject.record.steps else []
+    if number_ > 1 and reply.missing is None:
+        seen.append(_seen(subject.name, server.trace()))
+    note(subject.record, step, replace(reply, facts={"seen": seen}), counted=number_ > 1)
+
+
+def _seen(system: str, trace: Sequence[TracedRequest]) -> dict[str, Any]:
+    """An append as the server saw it."""
+    start = min(request.began for request in trace)
+    decision = _decision(system, trace)
+    before = [request for request in trace if decision is None or request.ended <= decision]
+    return {
+        "requests": dict(Counter(request.kind for request in trace)),
+        "trips": round_trips(trace),
+        "decided": None if decision is None else decision - start,
+        "trips_to_decision": None if decision is None else round_trips(before),
+        "trace": [_line(one, start) for one in sorted(trace, key=lambda one: one.began)],
+    }
+
+
+def usual(run: Run, system: str) -> dict[str, Any] | None:
+    """The append with the fewest requests: the one that ends a window writes a checkpoint besides."""
+    seen = run.fact(system, LABEL, "seen")
+    return min(seen, key=lambda one: len(one["trace"])) if seen else None
+
+
+def decided(run: Run, system: str) -> float | None:
+    """Seconds until the commit is a fact, in the median."""
+    seen = [one["decided"] for one in run.fact(system, LABEL, "seen") or () if one["decided"] is not None]
+    return statistics.median(seen) if seen else None
 
 
 def _decision(system: str, trace: Sequence[TracedRequest]) -> float | None:
@@ -122,6 +126,11 @@ def _decision(system: str, trace: Sequence[TracedRequest]) -> float | None:
     return max(deciding, default=None)
 
 
+def _line(request: TracedRequest, start: float) -> str:
+    began, ended = (1000 * (moment - start) for moment in (request.began, request.ended))
+    return f"{began:4.0f} –{ended:4.0f} ms  {request.kind:4} {_short(request)}"
+
+
 def _short(request: TracedRequest) -> str:
     """The key, without what is the same for all."""
     path = request.path.removeprefix("/lakes/").partition("/")[2]
@@ -132,32 +141,31 @@ def _short(request: TracedRequest) -> str:
 
 def part(run: Run) -> Part:
     rows, traces = [], []
-    for name, system in run.systems.items():
-        step = system.steps.get(LABEL)
-        if step is None or not step.facts:
+    for name in run.systems:
+        one = usual(run, name)
+        if one is None:
             continue
-        facts, every = step.facts, step.facts["all"]
-        decided = [one["decided"] for one in every if one["decided"] is not None]
         rows.append(
             (
                 name,
-                ", ".join(f"{count} {kind}" for kind, count in sorted(facts["requests"].items())),
-                str(facts["trips_to_decision"] or "–"),
-                ms(statistics.median(decided) if decided else None, 0),
-                str(facts["trips"]),
-                ms(step.median, 0),
+                ", ".join(f"{count} {kind}" for kind, count in sorted(one["requests"].items())),
+                str(one["trips_to_decision"] or "–"),
+                ms(decided(run, name), 0),
+                str(one["trips"]),
+                ms(run.median(name, LABEL), 0),
             )
         )
-        traces.append((name, facts["trace"]))
+        traces.append((name, one["trace"]))
     return Part(
         run=run,
         title="Requests to storage that is far away",
         text=f"""
-An append of 1,000 rows by a warm handle, on an S3 API server on loopback that adds {run.parameters["latency_ms"]} ms to
-every request; medians of {run.parameters["rounds"]}. *Round trips* are requests that wait for one another; those that
-are sent at once count as one. *Until decided*: from the first request until the commit is a fact that no crash can undo;
-*until it returns*: with all that follows, such as publishing the table for other engines. The requests are of a usual
-commit; every tenth version writes a checkpoint besides. The catalog of pyiceberg is a local file and costs no request.
+An append of 1,000 rows by a warm handle, on an S3 API server on loopback that adds
+{run.parameters["latency_ms"]} ms to every request; medians of {run.parameters["rounds"]}. *Round trips* are
+requests that wait for one another; those that are sent at once count as one. *Until decided*: from the
+first request until the commit is a fact that no crash can undo; *until it returns*: with all that follows,
+such as publishing the table for other engines. The requests are of a usual commit; every tenth version
+writes a checkpoint besides. The catalog of pyiceberg is a local file and costs no request.
 
 {_traces(traces)}
 """,
@@ -182,20 +190,23 @@ commit; every tenth version writes a checkpoint besides. The catalog of pyiceber
 
 
 def _bars(run: Run, system: str, trips: int, milliseconds: float | None) -> list[Bar]:
-    facts = run.systems[system].steps[LABEL].facts if LABEL in run.systems[system].steps else {}
-    decided = [one["decided"] for one in facts.get("all", ()) if one["decided"] is not None]
-    bars = [Bar(f"{system}, round trips until decided", facts.get("trips_to_decision"), trips)]
+    one, took = usual(run, system), decided(run, system)
+    bars = [
+        Bar(f"{system}, round trips until decided", None if one is None else one["trips_to_decision"], trips)
+    ]
     if milliseconds is not None:
-        took = 1000 * statistics.median(decided) if decided else None
-        bars.append(Bar(f"{system}, until decided", took, milliseconds, "ms"))
+        took_ms = None if took is None else 1000 * took
+        bars.append(Bar(f"{system}, until decided", took_ms, milliseconds, "ms"))
     return bars
 
 
 def _traces(traces: Sequence[tuple[str, Sequence[str]]]) -> str:
-    return "\n\n".join(
-        f"<details><summary>{name}: the requests in order</summary>\n\n```\n{chr(10).join(lines)}\n```\n</details>"
-        for name, lines in traces
-    )
+    shown = []
+    for name, lines in traces:
+        listing = "\n".join(lines)
+        title = f"<details><summary>{name}: the requests in order</summary>"
+        shown.append(f"{title}\n\n```\n{listing}\n```\n</details>")
+    return "\n\n".join(shown)
 
 
 SECTION = Section(NAME, measure, part)

@@ -42,7 +42,7 @@ def measure(bench: Bench) -> Run:
             Step("aggregate", {"table": "base"}, AGGREGATION),
         ]
 
-    spark = () if bench.size is Size.TINY else (*OF_SPARK, HEADGATE_SPARK_UNSYNCED, *LIMITS)
+    spark = (*OF_SPARK, HEADGATE_SPARK_UNSYNCED, *LIMITS) if bench.on_spark else ()
     return bench.measured(
         Workload(
             NAME,
@@ -61,11 +61,12 @@ def part(run: Run) -> Part:
         run=run,
         title="Writing and reading",
         text=f"""
-{run.parameters["rows"]:,} rows of 5 columns (long, int, double, string, timestamp) on a local disk; warm. Rows to be
-written are in memory: as Spark keeps them, or as Arrow. On Spark the full scan goes to the `noop` sink; without Spark
-it ends as an Arrow table. Headgate on Spark and plain Parquet share a session: the promises are about differences
-that are smaller than those between two JVMs. Plain Parquet on the Sparks of the others shows what is owed to their
-release of Spark. By day: for information, Headgate brings the rows of a day together first and makes fewer files.
+{run.parameters["rows"]:,} rows of 5 columns (long, int, double, string, timestamp) on a local disk; warm.
+Rows to be written are in memory: as Spark keeps them, or as Arrow. On Spark the full scan goes to the
+`noop` sink; without Spark it ends as an Arrow table. Headgate on Spark and plain Parquet share a session:
+the promises are about differences that are smaller than those between two JVMs. Plain Parquet on the Sparks
+of the others shows what is owed to their release of Spark. By day: for information, Headgate brings the
+rows of a day together first and makes fewer files.
 """,
         tables=medians(run, OURS),
         bars=(

@@ -11,6 +11,7 @@ from benchmarks.harness.system import IN_PROCESS, System
 from benchmarks.harness.workload import Size, Step, Workload
 from benchmarks.pages.part import Part, Table, number
 from benchmarks.workloads.section import Section
+
 from headgate.testing.s3 import s3_server
 
 NAME = "strategies"
@@ -83,13 +84,15 @@ def part(run: Run) -> Part:
         run=run,
         title="Strategies",
         text="""
-Commits of one lake property, without tables; warm. `of a durable file`: how many durable files (written, synced,
-linked to a name, directory synced, by hand) the disk takes in the time of one commit; 1 is the limit of a conditional
-commit. The S3 API server is a test server in Python on loopback: its figures compare strategies, nothing else.
+Commits of one lake property, without tables; warm. `of a durable file`: how many durable files (written,
+synced, linked to a name, directory synced, by hand) the disk takes in the time of one commit; 1 is the
+limit of a conditional commit. The S3 API server is a test server in Python on loopback: its figures compare
+strategies, nothing else.
 """,
         tables=[
             Table(
-                ("storage", "strategy", "commits/s", TOGETHER, "p99 / p50", "of a durable file", "requests"), rows
+                ("storage", "strategy", "commits/s", TOGETHER, "p99 / p50", "of a durable file", "requests"),
+                rows,
             )
         ],
     )

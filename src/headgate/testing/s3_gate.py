@@ -130,6 +130,17 @@ def _called(application: Application, environ: dict[str, Any]) -> Response:
     return Response(status, headers, body)
 
 
+def _chunks(stream: io.BufferedIOBase) -> bytes:
+    """A body that comes in pieces, each after its length, as clients send that do not know it beforehand."""
+    pieces = []
+    while length := int(stream.readline().partition(b";")[0], 16):
+        pieces.append(stream.read(length))
+        stream.readline()
+    while stream.readline().strip():
+        pass  # what may follow the last piece says nothing of the body
+    return b"".join(pieces)
+
+
 class _Connection(WSGIRequestHandler):
     """One connection of a client: request after request, until it is closed."""
 
@@ -144,13 +155,20 @@ class _Connection(WSGIRequestHandler):
         with suppress(ConnectionError):  # a client that is gone needs no answer
             BaseHTTPRequestHandler.handle(self)
 
+    def handle_expect_100(self) -> bool:
+        said = super().handle_expect_100()
+        # At once: the client sends no body before it has it, or only after a second.
+        self.wfile.flush()
+        return said
+
     def _run(self) -> None:
-        if "Transfer-Encoding" in self.headers:
-            self.send_error(411)  # which also closes the connection
-            return
         # Always read to the end, or the rest would be taken for the next request.
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        environ = {**self.get_environ(), "RAW_URI": self.path}
+        if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
+            body = _chunks(self.rfile)
+        else:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        environ = {**self.get_environ(), "RAW_URI": self.path, "CONTENT_LENGTH": str(len(body))}
+        environ.pop("HTTP_TRANSFER_ENCODING", None)
         response = self.server.gate.answer(environ, body)
         code, _, phrase = response.status.partition(" ")
         self.send_response(int(code), phrase)

@@ -1,0 +1,55 @@
+"""Every section runs from end to end, with tiny sizes and without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import run as command
+from headgate.testing.s3 import TracedRequest, round_trips
+
+pytestmark = pytest.mark.slow
+
+OURS = {
+    "commit-latency": "headgate",
+    "appenders": "headgate",
+    "scans": "headgate",
+    "planning": "headgate",
+    "merges": "headgate",
+    "compaction": "headgate",
+    "recovery": "headgate",
+    "opening": "headgate",
+    "requests": "headgate, conditional",
+    "strategies": "local disk: conditional",
+}
+
+
+def test_every_section_is_tried_here() -> None:
+    assert {section.name for section in command.SECTIONS} == set(OURS)
+
+
+@pytest.mark.parametrize("section", OURS)
+def test_a_section(section: str, tmp_path: Path) -> None:
+    results, page = tmp_path / "results", tmp_path / "docs" / "page.md"
+    words = [section, "--tiny", "--no-spark", "--results", str(results), "--page", str(page)]
+    assert command.main(words) == 0
+    kept = json.loads((results / f"{section}.json").read_text())
+    steps = kept["systems"][OURS[section]]["steps"]
+    assert any(step["seconds"] for step in steps.values())
+    assert kept["systems"][OURS[section]]["missing"] is None
+    # A peer may not be installed here; one that is must not fail.
+    for name, system in kept["systems"].items():
+        assert system["missing"] is None or "ModuleNotFoundError" in system["missing"], (name, system)
+    assert "## " in page.read_text()
+
+
+def test_requests_that_wait_for_one_another_are_counted() -> None:
+    def request(began: float, ended: float) -> TracedRequest:
+        return TracedRequest("PUT", "/key", "", began, ended)
+
+    together = [request(0.0, 1.0), request(0.1, 1.2), request(0.2, 1.1)]
+    assert round_trips([]) == 0
+    assert round_trips(together) == 1
+    assert round_trips([*together, request(1.3, 2.0), request(2.1, 3.0)]) == 3
