@@ -4,7 +4,7 @@ PYTHON_IN_VENV := .venv/bin/python
 SEEDS ?= 10000
 EXAMPLES ?= 20
 
-.PHONY: help setup demo test places check format explore sim search bench clean
+.PHONY: help setup demo test places check format reference docs screens wheel explore sim search bench clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,19 @@ check: setup ## the fast part: format, lint, types, layers, and the tests that t
 format: setup ## format the code
 	@.venv/bin/ruff format . && .venv/bin/ruff check --fix .
 
+reference: setup ## write the pages of docs/reference anew, from the code
+	@$(PYTHON_IN_VENV) -m scripts.reference
+
+docs: ## build the documentation site in ./site, and check its links
+	@scripts/setup docs
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet && echo "site/index.html"
+
+screens: setup ## take the pictures of the terminal in docs/screens anew
+	@$(PYTHON_IN_VENV) -m scripts.screens
+
+wheel: setup ## build the wheel, install it into a clean environment, and run the quickstart there
+	@scripts/try-wheel
+
 explore: setup ## every interleaving of the commit protocols, as a table
 	@$(PYTHON_IN_VENV) -m headgate.testing.exploration_report
 
@@ -45,4 +58,4 @@ bench: ## measure Headgate beside its peers, and write docs/benchmarks.md: more 
 	@$(PYTHON_IN_VENV) -m benchmarks.publish
 
 clean: ## remove what setup and the tests made
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import-linter.log build dist
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import-linter.log build dist site
