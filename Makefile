@@ -4,7 +4,7 @@ PYTHON_IN_VENV := .venv/bin/python
 SEEDS ?= 10000
 EXAMPLES ?= 20
 
-.PHONY: help setup demo test places check format explore sim search bench bench-full clean
+.PHONY: help setup demo test places check format reference docs screens wheel explore sim search bench bench-full clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,19 @@ check: setup ## the fast part: format, lint, types, layers, and the tests that t
 format: setup ## format the code
 	@.venv/bin/ruff format . && .venv/bin/ruff check --fix .
 
+reference: setup ## write the pages of docs/reference anew, from the code
+	@$(PYTHON_IN_VENV) -m scripts.reference
+
+docs: ## build the documentation site in ./site, and check its links
+	@scripts/setup docs
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet && echo "site/index.html"
+
+screens: setup ## take the pictures of the terminal in docs/screens anew
+	@$(PYTHON_IN_VENV) -m scripts.screens
+
+wheel: setup ## build the wheel, install it into a clean environment, and run the quickstart there
+	@scripts/try-wheel
+
 explore: setup ## every interleaving of the commit protocols, as a table
 	@$(PYTHON_IN_VENV) -m headgate.testing.exploration_report
 
@@ -49,4 +62,4 @@ bench-full: ## the same with the sizes that docs/benchmarks.md promises: hours
 	@$(PYTHON_IN_VENV) -m benchmarks.run --full $(SECTIONS)
 
 clean: ## remove what setup and the tests made
-	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import-linter.log .bench build dist
+	@rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import-linter.log .bench build dist site

@@ -50,5 +50,3 @@ with tempfile.TemporaryDirectory() as directory:
         """,
     ).show()
     lake.at(tag="first-load").sql(spark, "SELECT count(*) AS at_first FROM sales.orders").show()
-
-spark.stop()

@@ -11,7 +11,7 @@ from headgate.storage.capabilities import Store
 from headgate.storage.location import open_store
 
 # Before it is imported, so that a contract that does not hold shows its values.
-pytest.register_assert_rewrite("headgate.testing.contracts")
+pytest.register_assert_rewrite("headgate.testing.contracts", "headgate.testing.action_contract")
 
 from headgate.testing.s3 import S3Server, s3_server  # noqa: E402
 from tests.examples import load_profile  # noqa: E402

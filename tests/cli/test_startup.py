@@ -47,7 +47,15 @@ def started(*args: str | Path) -> tuple[float, set[str]]:
     return float(seconds), {module.partition(".")[0] for module in modules}
 
 
-COMMANDS = ["--help", "log --help", "log LAKE", "log LAKE --json", "show LAKE", "timeline LAKE", "tables LAKE"]
+COMMANDS = [
+    "--help",
+    "log --help",
+    "log LAKE",
+    "log LAKE --json",
+    "show LAKE",
+    "timeline LAKE",
+    "tables LAKE",
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

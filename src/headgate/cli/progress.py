@@ -1,4 +1,4 @@
-"""Signs of life on standard error, for a terminal: bars where it is known how much there is to do, else a spinner.
+"""Signs of life on standard error, for a terminal: bars where the amount of work is known, else a spinner.
 
 In a pipe there are none, and rich is not even loaded. All of them are gone when the work is done.
 """

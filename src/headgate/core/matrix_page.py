@@ -58,7 +58,7 @@ worst: it can cost a second run, never a wrong result.
 
 The error names the rule:
 
-```
+```text
 sales.orders: your overwrite and version 42 (append by ann on etl-7, transaction 5b1f…): it added rows where
 you overwrite: …/7c0e….parquet [rule 25: overwrite where p against append]
   next: run the overwrite again in a new transaction, on version 42 or later; …
