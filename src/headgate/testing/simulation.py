@@ -1,9 +1,9 @@
 """Whole writers on a storage that misbehaves, from a seed.
 
 Writers race to make the lake, then commit, lose, retry, lose answers, crash, come back, settle what they
-left, switch the strategy under each other, announce what they overwrite, plan table services and cancel each
-other. In the end the storage is calm, everybody finishes, and the
-log must agree with everything that anybody was ever told.
+left, switch the strategy under each other, announce what they overwrite, change rows, plan table services,
+compact, and cancel each other. In the end the storage is calm, everybody finishes, and the log must agree
+with everything that anybody was ever told, and the tables with the log.
 
 Run it as `python -m headgate.testing.simulation --seeds 1000`.
 """
@@ -149,18 +149,26 @@ class Writer:
         self._commit(tx, host, batch)
 
     def _write(self, tx: Transaction, name: str, batch: int, chance: float) -> None:
-        """Adds the row of the batch; or replaces all rows of this writer by themselves and the new one."""
+        """Adds the row of the batch; or replaces rows of this writer by themselves and the new one."""
         table, before = tx.table(name), range(1, batch)
         own = pa.table({"writer": [self.name] * batch, "batch": [*before, batch]})
-        if chance < 0.6:
+        if chance < 0.5:
             table.append(own.slice(batch - 1))
-        elif chance < 0.8:
+        elif chance < 0.6:
             table.overwrite(own, where=f"writer = '{self.name}'")
-        else:
+        elif chance < 0.7:
             table.overwrite_partitions(own)
+        elif chance < 0.85:
+            table.upsert(own, ["writer", "batch"])
+        else:
+            table.delete(f"writer = '{self.name}' AND batch > {batch // 2}")
+            table.append(own.slice(batch // 2))
 
     def _serve(self, lake: Lake, host: StageHost) -> None:
-        """Schedules a table service, ends one, or cancels whatever is running."""
+        """Schedules a table service, ends one, cancels whatever is running, or compacts what is due."""
+        if host.chance() < 0.4:
+            self._compact(lake)
+            return
         pending = lake.timeline(pending=True)
         chosen = pending[int(host.chance() * len(pending))] if pending else None
         if chosen is None or host.chance() < 0.4:
@@ -192,6 +200,13 @@ class Writer:
             return
         host.sleep(2 * host.chance())
         self._commit(tx, None, None)
+
+    def _compact(self, lake: Lake) -> None:
+        """Whatever comes of it: no row may be lost, doubled or brought back."""
+        try:
+            lake.compact(patience=HEARTBEAT)
+        except (ConflictError, CommitUnknownError):
+            return  # the log will tell
 
     def _cancel(self, lake: Lake, txid: str) -> None:
         try:
