@@ -90,12 +90,11 @@ class Compactor:
         if only is not None:
             self._compact(only, newest)
             return
-        in_vain = len(self.tally.cancelled)
         concerned = self.looks.concerning(newest, self._divisor, self._records)
-        for uuid in [ref.uuid for ref in state.tables.values() if concerned.concerns(ref.uuid)]:
-            self._compact(uuid, newest)
+        tables = [ref.uuid for ref in state.tables.values() if concerned.concerns(ref.uuid)]
+        done = [self._compact(uuid, newest) for uuid in tables]
         # What others are about to do, or could not be done, may be due later without any new window.
-        if not self._plans(self.lake._refreshed()) and len(self.tally.cancelled) == in_vain:
+        if all(done) and not self._plans(self.lake._refreshed()):
             self.looks.remember(newest)
         else:
             self.looks.forget()
@@ -122,22 +121,26 @@ class Compactor:
 
     # --- one table ----------------------------------------------------------------------------------------
 
-    def _compact(self, uuid: str, newest: int) -> None:
-        """Plans and carries out what is due in a table at a version, one plan after the other."""
+    def _compact(self, uuid: str, newest: int) -> bool:
+        """Plans and carries out what is due in a table at a version, one plan after the other.
+
+        False if something is left that could not be done.
+        """
         in_vain = 0
         while in_vain < MAX_IN_VAIN:
             state = self.lake._refreshed()
             name = _name(state, uuid)
             if name is None:
-                return
+                return True
             live = self._live(state, name)
             then = [s for s in self._free(state, uuid, live) if s.covers.last <= newest]
             due = plan_compaction(then, newest, self._divisor, live.policy)
             if not due:
-                return
+                return True
             plan = self._schedule(name, next(in_plans(due, live.policy)))
             done = plan is not None and self._carry_out(plan)
             in_vain = 0 if done else in_vain + 1
+        return False
 
     def _free(self, state: LakeState, uuid: str, live: LiveTable) -> tuple[Segment, ...]:
         return without_pending(live.segments, self._plans(state, uuid))

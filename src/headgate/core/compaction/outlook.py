@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -54,14 +55,14 @@ def paths_of(
     policy: CompactionPolicy,
 ) -> tuple[PathOutlook, ...]:
     """The paths of all segments of a table; due is what is so among those that are `free`."""
-    due = plan_compaction(free, newest, divisor, policy)
+    here: dict[str, list[Segment]] = defaultdict(list)
+    for segment in segments:
+        here[segment.path].append(segment)
+    due: dict[str, list[Group]] = defaultdict(list)
+    for group in plan_compaction(free, newest, divisor, policy):
+        due[group.path].append(group)
     return tuple(
-        PathOutlook(
-            path,
-            _levels([segment for segment in segments if segment.path == path], policy),
-            tuple(group for group in due if group.path == path),
-        )
-        for path in sorted({segment.path for segment in segments})
+        PathOutlook(path, _levels(found, policy), tuple(due[path])) for path, found in sorted(here.items())
     )
 
 
