@@ -31,6 +31,7 @@ from headgate.iceberg.directories import new_file
 from headgate.iceberg.footers import described_in
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.origins import ORIGIN_FILE, ORIGIN_FILE_ID, ORIGIN_POSITION, ORIGIN_POSITION_ID
+from headgate.iceberg.spark_text import literal
 from headgate.iceberg.target import Target
 from headgate.spark import fitting
 from headgate.spark.carried_write import ENDING, FILE_ROWS_BYTES, TEXT_WRITER, give_names
@@ -89,11 +90,9 @@ def with_origins(rows: DataFrame, to: Destination) -> DataFrame:
     origin = iceberg.NestedField(ORIGIN_FILE_ID, ORIGIN_FILE, iceberg.StringType(), required=False)
     position = iceberg.NestedField(ORIGIN_POSITION_ID, ORIGIN_POSITION, iceberg.LongType(), required=False)
     group = iceberg.NestedField(_GROUP_ID, GROUP, iceberg.IntegerType(), required=False)
-    paths = rows.sparkSession.createDataFrame(
-        list(enumerate(to.origins)), f"{NUMBER} INT, {ORIGIN_FILE} STRING"
-    )
-    # Rows stay in their order: the paths are few, and sent to every task.
-    named = rows.join(sf.broadcast(paths), NUMBER).drop(NUMBER)
+    paths = ", ".join(literal(path, iceberg.StringType()) for path in to.origins)
+    # Looked up, not joined: below a join, Spark takes it that the order of rows is of no use.
+    named = rows.withColumn(ORIGIN_FILE, sf.get(sf.expr(f"array({paths})"), sf.col(NUMBER))).drop(NUMBER)
     return fitting.fitted(named, Schema(*to.schema.fields, origin, position, group), to.target.table)
 
 
