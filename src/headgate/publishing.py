@@ -17,6 +17,8 @@ from headgate.model.table import TableRef
 
 MAX_ROUNDS = 8
 """How often we look whether the hint must name somebody else's newer version in place of ours."""
+LONGEST_TURN_SECONDS = 10.0
+"""How long a thread waits for another one of its process that is announcing the same table."""
 
 
 def publish(
@@ -47,28 +49,40 @@ def _metadata_key(table: TableRef) -> str:
 
 
 class Announced:
-    """What the writers of a process have to announce of one table: the newest for all of them."""
+    """What the writers of a process have to announce of one table: the newest version, for all of them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._turn = threading.RLock()
         self._due: TableRef | None = None
         self._done: Version | None = None
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        self._lock = threading.Lock()
+        self._turn = threading.RLock()
 
     def announce(self, table: TableRef, announce: Callable[[TableRef], None]) -> None:
-        """Has `announce` called for `table`, or for a newer one of another thread; returns when it was."""
-        version = version_of(table)
-        if self._due is None or version_of(self._due) < version:
+        """Has `announce` called for `table`, or for a newer one of another thread; returns when it was.
+
+        One thread at a time, unless another one takes very long.
+        """
+        if self._due is None or version_of(self._due) < version_of(table):
             self._due = table
-        with self._lock:
-            if self._done is not None and self._done >= version:
-                return
-            due = max(self._due, table, key=version_of)
-            announce(due)
-            self._done = version_of(due)
+        try:
+            self._turn.acquire(timeout=LONGEST_TURN_SECONDS)
+            self._announce_newest(table, announce)
+        finally:
+            # Asked of the lock itself: a Ctrl-C can come between having taken it and knowing it.
+            try:  # noqa: SIM105 — a call of anything else before this one could be interrupted
+                self._turn.release()
+            except RuntimeError:
+                pass
+
+    def _announce_newest(self, table: TableRef, announce: Callable[[TableRef], None]) -> None:
+        if self._done is not None and self._done >= version_of(table):
+            return
+        newest = table if self._due is None else max(self._due, table, key=version_of)
+        announce(newest)
+        self._done = version_of(newest)
 
 
 def version_of(table: TableRef) -> Version:

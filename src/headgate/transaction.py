@@ -26,7 +26,7 @@ from headgate.core.candidates import Beginning, candidates
 from headgate.core.conflict import Rebasable, find_conflicts, next_step, resolve
 from headgate.core.isolation import Isolation
 from headgate.core.lookup import found_table, found_tag
-from headgate.core.retry import Effort, RetryPolicy, delay_seconds, read_ahead
+from headgate.core.retry import Effort, RetryPolicy, contended_delay, read_ahead
 from headgate.core.settings import EARLY, OF_LAKES, check_settings
 from headgate.envelope import Envelope
 from headgate.errors import (
@@ -59,9 +59,8 @@ if TYPE_CHECKING:
 
 
 NOTHING_SPENT = Effort()
-LONGEST_SHARED_WAIT_SECONDS = 0.25
-"""A wait that is no longer is one of all writers of the process. A longer one, which only a patient policy
-asks for, is no business of others."""
+LONGEST_SHARED_WAIT_SECONDS = 1.0
+"""How long a writer that lost makes the other writers of its process wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +380,7 @@ class Transaction(Catalog[None]):
             losses += 1
         while self._result is None:
             if losses:
-                self._wait_alone(losses, until)
+                self._give_way(losses, until)
             self._try_in_turn(losses, waiting)
             losses += 1
         return self.result
@@ -396,7 +395,9 @@ class Transaction(Catalog[None]):
         try:
             turn.acquire(timeout=min(left, threading.TIMEOUT_MAX))
             self._let_others_pass(losses, waiting.until)
+            started = self._host.elapsed()
             self._try(losses, waiting)
+            self._log.pressure.attempt_seconds = self._host.elapsed() - started
         finally:
             # Asked of the lock itself: a Ctrl-C can come between having taken the turn and knowing it.
             try:  # noqa: SIM105 — a call of anything else before this one could be interrupted
@@ -542,14 +543,13 @@ class Transaction(Catalog[None]):
 
     # --- other writers ----------------------------------------------------------------------------------
 
-    def _wait_alone(self, losses: int, until: float) -> None:
-        """After a loss: tells the writers of this process to let others pass, or waits alone if it is long."""
-        pressure = self._log.pressure
-        delay = delay_seconds(self._retry, max(losses, pressure.losses), self._host.chance())
-        if delay <= LONGEST_SHARED_WAIT_SECONDS:
-            pressure.calm_at = self._host.elapsed() + delay
-        else:
-            self._sleep(delay, until)
+    def _give_way(self, losses: int, until: float) -> None:
+        """After a loss: the writers of this process let others pass. What of it is long, this one waits alone."""
+        pressure, now = self._log.pressure, self._host.elapsed()
+        behind = max(losses, pressure.losses)
+        delay = contended_delay(self._retry, behind, self._host.chance(), pressure.attempt_seconds)
+        pressure.calm_at = max(pressure.calm_at, now + min(delay, LONGEST_SHARED_WAIT_SECONDS))
+        self._sleep(delay - LONGEST_SHARED_WAIT_SECONDS, until)
 
     def _let_others_pass(self, losses: int, until: float) -> None:
         """Waits as long as those who lost of late asked for, then reads what others did meanwhile.

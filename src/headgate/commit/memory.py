@@ -98,6 +98,8 @@ class Pressure:
     """How many there were of late. Each win halves them."""
     calm_at: float = -inf
     """When to try again, on the clock of the host."""
+    attempt_seconds: float = 0.0
+    """How long the last attempt took."""
 
     def lost(self) -> None:
         self.losses = min(MAX_PRESSURE, self.losses + 1)

@@ -83,6 +83,18 @@ def delay_seconds(policy: RetryPolicy, losses: int, chance: float) -> float:
     return chance * min(policy.cap.total_seconds(), policy.base.total_seconds() * float(2**exponent))
 
 
+def contended_delay(policy: RetryPolicy, losses: int, chance: float, attempt_seconds: float) -> float:
+    """Likewise for one who races others that need about as long as we do for an attempt.
+
+    Whoever waits for less than an attempt takes, only meets the next one of those who won: so the waits are
+    also measured in attempts, within the `cap` of the policy.
+    """
+    if losses == 1:
+        return 0.0
+    in_attempts = chance * attempt_seconds * float(2 ** min(losses - 1, 32))
+    return max(delay_seconds(policy, losses, chance), min(policy.cap.total_seconds(), in_attempts))
+
+
 def read_ahead(losses: int, limit: int) -> int:
     """How many further records to ask for after the `losses`-th loss in a row.
 

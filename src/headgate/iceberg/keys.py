@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -89,9 +89,17 @@ def _partitions(
     keys: pa.Table, schema: Schema, spec: PartitionSpec, complete: bool
 ) -> frozenset[tuple[int, tuple[object, ...]]] | None:
     """The partitions that rows with these keys are in; None if the keys do not tell."""
-    key_ids = {schema.find_field(name).field_id for name in keys.column_names}
-    if not complete or any(field.source_id not in key_ids for field in spec.fields):
+    if not spec.fields:
+        return frozenset({(spec.spec_id, ())})
+    if not complete or not tell_partitions(keys.column_names, schema, spec):
         return None
     columns = [field_values(keys, schema, field).to_pylist() for field in spec.fields]
-    rows = zip(*columns, strict=True) if columns else [()]
-    return frozenset((spec.spec_id, tuple(physical(value) for value in row)) for row in rows)
+    return frozenset(
+        (spec.spec_id, tuple(physical(value) for value in row)) for row in zip(*columns, strict=True)
+    )
+
+
+def tell_partitions(names: Iterable[str], schema: Schema, spec: PartitionSpec) -> bool:
+    """Whether all that a partition of `spec` is computed from is among the columns of these names."""
+    known = {schema.find_field(name).field_id for name in names}
+    return bool(spec.fields) and all(field.source_id in known for field in spec.fields)

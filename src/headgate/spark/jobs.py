@@ -7,17 +7,21 @@ Spark tells errors of the data from errors of the machine by the class of their 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from py4j.protocol import Py4JJavaError
+from pyspark import InheritableThread
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.core.lookup import nearest
 from headgate.errors import HeadgateError, InvalidInputError, StorageError, interruption_before
 from headgate.spark.fitting import DOES_NOT_FIT, NULL_IN_REQUIRED
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 _REFUSED_BY_A_WORKER = re.compile(r"headgate\.errors\.InvalidInputError: (?P<problem>.+)")
 """How the traceback of a Python worker shows an error of ours."""
@@ -104,6 +108,32 @@ def kept_bytes(rows: DataFrame) -> int:
     number = jdf.queryExecution().analyzed().rdd().id()
     known: Any = rows.sparkSession.sparkContext._jsc.sc().getRDDStorageInfo()
     return sum(info.memSize() + info.diskSize() for info in known if info.id() == number)
+
+
+def at_once(spark: SparkSession, here: Callable[[], A], beside: Callable[[], B]) -> tuple[A, B]:
+    """The results of both, whose jobs run at the same time: most of a small one goes by between its tasks.
+
+    `beside` is run by a thread of its own, for which the caller's job group, pool and tags count too. Both
+    have ended when it returns or raises; if both fail, with the error of `here`.
+    """
+    ended: list[B | BaseException] = []
+
+    def run() -> None:
+        try:
+            ended.append(beside())
+        except BaseException as error:  # noqa: BLE001 — raised again below
+            ended.append(error)
+
+    thread = InheritableThread(target=run, session=spark, name="headgate-jobs", daemon=True)
+    thread.start()
+    try:
+        one = here()
+    finally:
+        thread.join()
+    (other,) = ended
+    if isinstance(other, BaseException):
+        raise other
+    return one, other
 
 
 def _said(error: BaseException) -> Iterator[str]:

@@ -7,8 +7,8 @@ the source at every executor if it is small. What of the source met nothing is f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -24,17 +24,16 @@ from headgate.iceberg.row_change import KeyRange, RowChange, Wanted
 from headgate.iceberg.target import Target
 from headgate.spark.assignment import Scope, expression, require_columns
 from headgate.spark.fitting import fitted, quoted
-from headgate.spark.jobs import analysed, kept, kept_bytes, together
+from headgate.spark.jobs import analysed, at_once, kept, kept_bytes, together
 from headgate.spark.join_keys import join_keys
-from headgate.spark.key_range import key_range
-from headgate.spark.places import Gathered, Located
+from headgate.spark.key_range import HeldKeys, held_keys
+from headgate.spark.places import Located
 from headgate.spark.row_changes import IMAGE, SparkChanges
 from headgate.spark.session import prepared
 
 BROADCAST_BYTES = 128 * 1024 * 1024
-"""A source that takes no more in memory is given to every executor, so that the table is not moved."""
-BROADCAST_PAIRS = 1_000_000
-"""Likewise the numbers of source rows that met a row of the table."""
+"""A source that takes no more in memory is given to every executor, so that the table is not moved. Likewise
+the rows that were found, of which only the numbers of their source rows are."""
 SHOWN_KEYS = 3
 
 ALL_ROWS = Wanted(Always(value=True), None, "true")
@@ -46,7 +45,8 @@ class SparkMerge(SparkChanges):
     """A `MergeEngine`: merges the rows of a DataFrame, which are computed once."""
 
     given: DataFrame
-    _ranges: dict[tuple[tuple[str, str], ...], KeyRange] = field(default_factory=dict, repr=False)
+    _held: dict[tuple[tuple[str, str], ...], HeldKeys] = field(default_factory=dict, repr=False)
+    _matching: list[tuple[Expression, dict[str, str]]] = field(default_factory=list, repr=False)
 
     @cached_property
     def source(self) -> DataFrame:
@@ -56,25 +56,36 @@ class SparkMerge(SparkChanges):
             return kept(numbered)
 
     def matching(self, on: Expression) -> dict[str, str]:
+        # By identity: two columns of Spark's cannot be compared.
+        for asked, known in self._matching:
+            if asked is on:
+                return known
         located = self._located((), ALL_ROWS).rows.alias(TABLE)
         source = self.given.alias(SOURCE)
-        return join_keys(self._joined(located, source, on, "inner"), located, source)
+        found = join_keys(self._joined(located, source, on, "inner"), located, source)
+        self._matching.append((on, found))
+        return found
 
     def keys(self, columns: Mapping[str, str]) -> KeyRange:
+        return self._keys(columns).range
+
+    def _keys(self, columns: Mapping[str, str]) -> HeldKeys:
         asked = tuple(sorted(columns.items()))
-        if asked not in self._ranges:
+        if asked not in self._held:
             with self._doing("compute the keys of the source"):
-                self._ranges[asked] = key_range(together(self.source), self.target.metadata, columns)
-        return self._ranges[asked]
+                self._held[asked] = held_keys(together(self.source), self.target.metadata, columns)
+        return self._held[asked]
 
     def upserted(self, plan: Plan, keys: Sequence[str]) -> RowChange:
         require_columns(keys, self._names, self.target.table)
         require_columns(keys, self.given.columns, "the rows")
         # As rows that are added: they have the columns of the table, and no others.
         fitted(self.given, self.target.metadata.schema, self.target.table)
-        with self._doing("compare the keys of the rows"):
-            self._require_keys(keys)
-        return self._merged(plan, upsert_spec(keys), self.keys({key: key for key in keys}))
+        held = self._keys({key: key for key in keys})
+        if not held.unique:
+            with self._doing("compare the keys of the rows"):
+                self._require_keys(keys)
+        return self._merged(plan, upsert_spec(keys), held.range)
 
     def merged(self, plan: Plan, spec: MergeSpec) -> RowChange:
         if spec.of(Match.NOT_MATCHED_BY_SOURCE):
@@ -86,6 +97,15 @@ class SparkMerge(SparkChanges):
             wanted = ALL_ROWS if keys.bound is None else Wanted(keys.bound, None, "the keys")
             located = self._located(plan.files, wanted)
             found = kept(self._found(located, spec))
+        # At once: each of them is small, and most of its time goes by before and after its tasks.
+        changed, inserted = at_once(
+            self.spark, partial(self._changed, located, found, spec), partial(self._inserted, found, spec)
+        )
+        return replace(changed, inserted=inserted)
+
+    def _changed(self, located: Located, found: DataFrame, spec: MergeSpec) -> RowChange:
+        """What becomes of the rows of the table that were found."""
+        with self._doing("find the rows that the merge changes"):
             gathered = located.gathered(together(found), sf.col(self._action))
             if gathered.repeated:
                 raise self._ambiguous(located, found, spec)
@@ -95,7 +115,6 @@ class SparkMerge(SparkChanges):
             deleted=gathered.of(set(range(len(_clauses(spec)))) - updates),
             updated=updated,
             images=self._images(located, found, updated),
-            inserted=self._inserted(found, gathered, spec),
         )
 
     # --- names -------------------------------------------------------------------------------------------
@@ -184,13 +203,13 @@ class SparkMerge(SparkChanges):
 
     # --- rows of the source -------------------------------------------------------------------------------
 
-    def _inserted(self, found: DataFrame, gathered: Gathered, spec: MergeSpec) -> tuple[DataFile, ...]:
+    def _inserted(self, found: DataFrame, spec: MergeSpec) -> tuple[DataFile, ...]:
         """Writes the rows of the source that met nothing, as far as a clause wants them."""
         clauses = spec.of(Match.NOT_MATCHED)
         if not clauses:
             return ()
         met = found.select(self._row)
-        if gathered.rows <= BROADCAST_PAIRS:
+        if kept_bytes(found) <= BROADCAST_BYTES:
             met = sf.broadcast(met)
         alone = self.source.join(met, self._row, "left_anti").alias(SOURCE)
         scope = Scope(
