@@ -18,7 +18,7 @@ from headgate.commit.genesis import decide_identity, read_identity, refuse_exist
 from headgate.commit.log import CommitLog
 from headgate.commit.moments import version_at
 from headgate.commit.probe import probe
-from headgate.core.arguments import version_number, whole_number
+from headgate.core.arguments import texts, version_number, whole_number
 from headgate.core.choice import choose, parse_strategy, require_for_init, verdicts
 from headgate.core.conflict import Incompatible
 from headgate.core.fold import empty_state
@@ -475,6 +475,15 @@ class Lake(LakeServices, LakeObjects):
         Pending ones, and with `retry` failed ones too. Those of writers that died are run by `recover`.
         """
         return Recovery(self._steward).run_open_hooks(retry=retry)
+
+    def skip_hooks(self, name: str) -> tuple[int, ...]:
+        """Gives up a hook for every version that it is due for and not done, and returns these versions.
+
+        For one that is not wanted any more: what is open stays so for ever, until somebody runs it or says
+        this. What comes after it does not wait for it any longer.
+        """
+        (checked,) = texts("hook names", (name,))
+        return Recovery(self._steward).skip_hooks(checked)
 
     def open_hooks(self) -> tuple[OpenHook, ...]:
         """The hooks that are not done, oldest version first, whoever registered them. Changes nothing."""

@@ -311,3 +311,11 @@ def test_ctrl_c_inside_a_hook_ends_as_any_other_and_says_what_stands(here: Path,
         "was committed as version 1; what was left to do, such as hooks, is done by headgate recover" in said
     )
     assert [hook.run.name for hook in hg.Lake.open("lake").open_hooks()] == ["never"]
+
+
+def test_a_hook_is_given_up(here: Path) -> None:
+    Path("headgate.toml").write_text(FAILING)
+    run("ingest", "lake", "a.b", "rows.jsonl")
+    assert run_json("hooks", "skip", "lake", "never") == {"hook": "never", "versions": [1]}
+    assert run("hooks", "skip", "lake", "never").output == "never is given up for 0 versions\n"
+    assert run("hooks", "retry", "lake").exit_code == 0

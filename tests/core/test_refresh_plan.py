@@ -52,6 +52,9 @@ CREATION = did("append", OWN, action=TableAction.CREATE)
         ([did(None, structure=frozenset({"schema"})), APPEND], Mode.FULL),
         ([did("append", OWN)], Mode.FULL),
         ([REFRESH, did("delete", OWN)], Mode.FULL),
+        ([did(None, OWN, structure=frozenset({"schema"}))], Mode.FULL),
+        ([did(None, OWN, structure=frozenset({"schema"})), APPEND], Mode.FULL),
+        ([did(None, OWN, structure=frozenset({"spec", "sort-order"}))], Mode.UNCHANGED),
     ],
 )
 def test_what_the_records_lead_to(records: list[Record], mode: Mode) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import headgate as hg
 from headgate.changes import ObjectChange
+from headgate.hooks import CommitEvent, Hook, Python
 from headgate.materializing import RefreshResult
 from headgate.model.named_object import NamedObject, View
 from headgate.spark.query_traits import traits_of
@@ -420,3 +421,37 @@ def test_the_command_line(lake: hg.Lake, orders: Table, tmp_path: Path) -> None:
     assert (code, said.split(":")[1]) == (0, " sales.copy, incremental refresh, 1 row")
     assert headgate("view", "lake", "v.late", "--sql", "SELECT id FROM sales.copy WHERE id > 2")[0] == 0
     assert headgate("read", "lake", "v.late", "--where", "id < 4") == (0, "id\n3\n")
+
+
+# --- what follows from making and refreshing them -----------------------------------------------------------
+
+
+def test_columns_of_a_materialized_view_that_were_made_anew_are_filled_again(
+    lake: hg.Lake, orders: Table, spark: SparkSession
+) -> None:
+    made = lake.create_materialized_view(spark, COPY, "SELECT id, name FROM sales.orders")
+    made.drop_column("name")
+    made.add_column("name", "STRING")
+    assert made.read_arrow(columns=["name"]).column("name").null_count == 3
+    done = lake.refresh(spark, COPY)
+    assert (done.mode, done.reason) == ("full", "version 4 changed its columns")
+    assert sorted(made.read_arrow(columns=["name"]).column("name").to_pylist()) == ["n1", "n2", "n3"]
+    orders.append(rows(4))
+    assert lake.refresh(spark, COPY).mode == "incremental"
+
+
+def test_hooks_that_are_not_done_are_told_by_making_and_refreshing(
+    lake: hg.Lake, orders: Table, spark: SparkSession
+) -> None:
+    def fail(event: CommitEvent) -> None:
+        raise RuntimeError("no")
+
+    lake.add_hook(Hook("never", Python(fail), retry=hg.RetryPolicy(attempts=1)))
+    made = lake.create_materialized_view(spark, COPY, "SELECT id, name FROM sales.orders")
+    assert made.made is not None and made.made.hook_failures == ("never: RuntimeError: no",)
+    assert lake.refresh(spark, COPY).hook_failures == ()  # no version was made
+    orders.append(rows(4))
+    assert lake.refresh(spark, COPY).hook_failures == ("never: RuntimeError: no",)
+    plain = lake.create_table("sales.plain", "id BIGINT")
+    assert plain.made is not None and plain.made.hook_failures
+    assert lake.table("sales.plain").made is None

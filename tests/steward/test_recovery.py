@@ -9,7 +9,9 @@ import pytest
 import headgate as hg
 from headgate.changes import TableChange
 from headgate.core.recovery_plan import RecoveryPlan, Seen, plan_recovery
+from headgate.core.retry import RetryPolicy
 from headgate.model.announcement import Intent
+from headgate.model.commit_event import CommitEvent
 from headgate.model.control_entry import HookState
 from headgate.model.identifiers import Version
 from headgate.steward.hooks.hook import Hook
@@ -17,7 +19,10 @@ from headgate.storage.capabilities import Store
 from headgate.storage.counting import Tally, counted
 from headgate.storage.memory import MemoryStore
 from tests.compactions import compact_files
+from tests.steward.shop import Refusing
 from tests.steward.test_crash_sweep import Told, require_whole, rows, unfinished
+
+ONCE = RetryPolicy(attempts=1)
 
 
 def entry_key(version: int) -> str:
@@ -148,3 +153,110 @@ def test_a_plan_in_work_is_left_alone() -> None:
     compact_files(working, "a.b", files)
     assert lake.recover(patience=timedelta(0)).cancelled_plans == ()
     assert working.commit().version == 4
+
+
+def test_a_backlog_of_entries_shrinks_with_every_window() -> None:
+    """Also one that is longer than what a writer looks back at: the mark does not stay where it is."""
+    store = MemoryStore()
+    lake = hg.Lake.init(store, divisor=4)
+    for number in range(1, 40):
+        lake.set_properties({"n": str(number)})
+    for number in range(1, 40):
+        store.delete(entry_key(number))
+    store.put("control/txn/recovered.json", b'{"version":0}')
+    assert lake._steward.entries.recovered() == Version(0)
+    marks = []
+    for number in range(40, 61):
+        lake.set_properties({"n": str(number)})
+        marks.append(lake._steward.entries.recovered().number)
+    assert sorted(set(marks)) == [16, 32, 44, 48, 52, 56]
+    assert all(lake.control(number) is not None for number in range(1, 57))
+
+
+def test_the_checkpoint_of_a_boundary_is_made_up_for_too() -> None:
+    """All writers of a window died after their commits, and the first of them at a boundary."""
+    store = MemoryStore()
+    lake = hg.Lake.init(store, divisor=4)
+    for number in range(1, 8):
+        lake.set_properties({"n": str(number)})
+    kept = store.get(f"control/checkpoint/{4:020d}.json")
+    for number in range(4, 8):
+        store.delete(entry_key(number))
+    for key in (f"control/checkpoint/{4:020d}.json", "control/checkpoint/last.json"):
+        store.delete(key)
+    other = hg.Lake.open(store)
+    for number in range(8, 13):
+        other.set_properties({"n": str(number)})
+    assert store.get(f"control/checkpoint/{4:020d}.json") == kept is not None
+    assert not other.recover().checkpoints
+    assert other.fsck().findings == ()
+
+
+def test_a_broken_table_does_not_keep_the_rest_from_being_recovered() -> None:
+    store = unfinished(10, 5)
+    told = Told()
+    lake = hg.Lake.open(store, hooks=[Hook("told", told)])
+    lake.table("a.c").append(rows(5))
+    store.delete(entry_key(11))
+    store.delete(lake._table_ref("a.b").metadata)
+    lake = hg.Lake.open(store, hooks=[Hook("told", told)])
+    report = lake.recover()
+    assert report.published == ("a.c",)
+    assert len(report.not_published) == 1 and report.not_published[0].startswith("a.b: ")
+    assert report.entries == (6, 7, 8, 9, 10, 11)
+    assert len(report.hooks_done) == 6
+    assert not lake.recover().changed
+    assert not lake.fsck().ok
+
+
+def test_a_hook_that_somebody_else_has_done_meanwhile_stays_done() -> None:
+    """Two who recover at once, each with a hook that the other one has not."""
+    store = MemoryStore()
+    first, second = Told(), Told()
+    lake = hg.Lake.init(store, hooks=[Hook("first", first), Hook("second", second)])
+    lake.set_properties({"n": "1"})
+    store.delete(entry_key(1))
+    hg.Lake.open(store).recover()
+
+    class Meanwhile:
+        def run(self, event: CommitEvent) -> None:
+            assert hg.Lake.open(store, hooks=[Hook("second", second)]).run_hooks().done == ("1: second",)
+
+        def describe(self) -> str:
+            return "lets the other one run"
+
+    ran = hg.Lake.open(store, hooks=[Hook("first", Meanwhile())]).run_hooks()
+    assert (ran.done, ran.open) == (("1: first",), ())
+    assert lake.open_hooks() == ()
+    assert store.list_page("control/outbox/").keys == ()
+
+
+def test_a_hook_that_nobody_has_any_more_is_given_up() -> None:
+    store = MemoryStore()
+    gone, after = Hook("gone", Refusing(), retry=ONCE), Hook("after", Told(), after=["gone"])
+    lake = hg.Lake.init(store, hooks=[gone, after])
+    for number in range(3):
+        lake.set_properties({"n": str(number)})
+    assert len(store.list_page("control/outbox/").keys) == 3
+    assert lake.skip_hooks("gone") == (1, 2, 3)
+    assert lake.skip_hooks("gone") == ()
+    assert lake.run_hooks().done == ("1: after", "2: after", "3: after")
+    assert store.list_page("control/outbox/").keys == ()
+    states = [[hook.state for hook in lake.control(number).hooks] for number in (1, 2, 3)]  # type: ignore[union-attr]
+    assert states == [[HookState.SKIPPED, HookState.DONE]] * 3
+    assert lake.fsck().findings == ()
+    with pytest.raises(hg.InvalidInputError):
+        lake.skip_hooks("")
+
+
+def test_hooks_that_nobody_here_can_run_cost_one_request_each() -> None:
+    store, tally = counted(MemoryStore())
+    lake = hg.Lake.init(store, hooks=[Hook("elsewhere", Refusing(), retry=ONCE)])
+    for number in range(20):
+        lake.set_properties({"n": str(number)})
+    lake.recover()
+    other = hg.Lake.open(store)
+    tally.reset()
+    assert len(other.run_hooks(retry=True).open) == 20
+    assert tally.counts()["get"] <= 22
+    assert "put" not in tally.counts()

@@ -98,6 +98,7 @@ def recovery_lines(report: RecoveryReport) -> list[str]:
         lines.append(f"made the control entries that were missing, of versions {made}")
     if report.published:
         lines.append(f"published {', '.join(report.published)}")
+    lines += [f"not published: {problem}" for problem in report.not_published]
     if report.checkpoints:
         lines.append(f"wrote the checkpoints of {', '.join(map(str, report.checkpoints))}")
     if report.cancelled_plans:

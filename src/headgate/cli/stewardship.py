@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from headgate.cli import output
@@ -18,7 +20,7 @@ from headgate.cli.hook_output import (
     recovery_json,
     recovery_lines,
 )
-from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_with_hooks
+from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_lake, open_with_hooks
 from headgate.cli.progress import working
 
 hooks = typer.Typer(
@@ -82,6 +84,22 @@ def run(place: Place, config: Config = None, option: StoreOptions = None, json: 
 def retry(place: Place, config: Config = None, option: StoreOptions = None, json: AsJson = False) -> None:
     """Run the pending and the failed hooks that are registered here. Exits with 1 if some are still open."""
     _run(place, config, option, json=json, retry=True)
+
+
+@hooks.command(epilog="Example: headgate hooks skip ./lake old-hook")
+def skip(
+    place: Place,
+    name: Annotated[str, typer.Argument(metavar="HOOK", help="The name of the hook.")],
+    option: StoreOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Give up a hook for all versions that it is due for and not done: nobody runs it for them any more."""
+    with reported(as_json=json):
+        versions = open_lake(place, option).skip_hooks(name)
+        if json:
+            output.print_json({"hook": name, "versions": list(versions)})
+        else:
+            output.say(f"{name} is given up for {output.count(len(versions), 'version')}")
 
 
 def _run(place: str, config: Config, option: StoreOptions, *, json: bool, retry: bool) -> None:

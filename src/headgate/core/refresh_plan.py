@@ -12,7 +12,7 @@ from enum import Enum
 
 from headgate.core.view_rules import Sources
 from headgate.model.record import Record
-from headgate.model.table import TableAction, TableCommit
+from headgate.model.table import StructurePart, TableAction, TableCommit
 
 VIEW_SQL = "headgate.view.sql"
 """The table property that makes a table a materialized view: its query."""
@@ -94,8 +94,13 @@ def _other_sources(before: Sight, after: Sight) -> str | None:
 def _written_by_others(own: str, records: Iterable[Record]) -> Iterator[str]:
     for record, commit in _changes(frozenset({own}), records):
         made = commit.action is TableAction.CREATE or REFRESHED_AT in commit.property_names
-        if commit.snapshot_id is not None and not made:
+        if made:
+            continue
+        if commit.snapshot_id is not None:
             yield f"version {record.version} ({_did(commit)}) wrote to it directly"
+        elif StructurePart.SCHEMA.value in commit.structure:
+            # One that was dropped and added again is null in every row that was there.
+            yield f"version {record.version} changed its columns"
 
 
 def _changes(tables: frozenset[str], records: Iterable[Record]) -> Iterator[tuple[Record, TableCommit]]:

@@ -23,10 +23,12 @@ class HookState(Enum):
     PENDING = "pending"
     DONE = "done"
     FAILED = "failed"
+    SKIPPED = "skipped"
+    """Given up by somebody: nobody runs it any more, and what comes after it does not wait."""
 
     @property
     def is_over(self) -> bool:
-        return self is HookState.DONE
+        return self in (HookState.DONE, HookState.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)

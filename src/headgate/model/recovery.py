@@ -11,7 +11,8 @@ class RecoveryReport:
 
     `looked_from` is the version up to which nothing was missing when it began. `entries` are the versions
     whose control entries were made again. `cancelled_plans` were given up, since nobody was carrying them
-    out; it took a version of its own, `cancelled_by`. `hooks_done` and `hooks_open` name the version and the
+    out; it took a version of its own, `cancelled_by`. `not_published` are tables whose metadata cannot be
+    read, with why: `fsck` tells more. `hooks_done` and `hooks_open` name the version and the
     hook: open ones have failed again, wait for others, or are not registered here.
     """
 
@@ -19,6 +20,7 @@ class RecoveryReport:
     until: int
     entries: tuple[int, ...] = ()
     published: tuple[str, ...] = ()
+    not_published: tuple[str, ...] = ()
     checkpoints: tuple[int, ...] = ()
     cancelled_plans: tuple[str, ...] = ()
     cancelled_by: int | None = None

@@ -29,7 +29,6 @@ from headgate.errors import CorruptLakeError
 from headgate.model.control_entry import ControlEntry
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.state import LakeState
-from headgate.model.table import TableRef
 from headgate.steward.steward import Steward, recovered_entry
 
 
@@ -61,7 +60,7 @@ class Rebuilding:
         strays = self._derived(newest.version)
         report = self._versions(newest, strays)
         self._point_to_last(newest.version, strays)
-        problems = [self._published(name, table) for name, table in newest.tables.items()]
+        problems = [self.steward.publish_unless_broken(name, table) for name, table in newest.tables.items()]
         failed = tuple(problem for problem in problems if problem is not None)
         self.steward.entries.set_recovered(newest.version)
         for key in sorted(strays):
@@ -83,14 +82,6 @@ class Rebuilding:
             checkpoints.point_to(boundary)
         elif driver.get(LAST_CHECKPOINT) is not None:
             strays.add(LAST_CHECKPOINT)
-
-    def _published(self, name: str, table: TableRef) -> str | None:
-        """Announces a table; why not, if it is broken. That is no reason to leave the rest as it is."""
-        try:
-            self.steward.publish(name, table)
-        except CorruptLakeError as error:
-            return f"{name}: {error.problem}"
-        return None
 
     def _derived(self, until: Version) -> set[str]:
         """What is there now, but for what later versions brought."""

@@ -12,7 +12,7 @@ from functools import partial
 
 from headgate.commit.checkpoints import listed_checkpoints, state_at
 from headgate.core.recovery_plan import Seen, plan_recovery
-from headgate.model.control_entry import HookRun
+from headgate.model.control_entry import ControlEntry, HookRun, HookState
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.record import Record
 from headgate.model.recovery import RecoveryReport
@@ -60,7 +60,7 @@ class Recovery:
         newest, seen = self._look()
         plan = plan_recovery(seen)
         records = self._records(plan.entries)
-        tables = self._publish(records, newest)
+        tables, broken = self._publish(records, newest)
         for boundary in plan.checkpoints:
             self.steward.checkpoints.write(state_at(self.steward.checkpoints, newest, boundary))
         for record, digest in records:
@@ -75,6 +75,7 @@ class Recovery:
             until=seen.head.number,
             entries=tuple(version.number for version in plan.entries),
             published=tables,
+            not_published=broken,
             checkpoints=tuple(version.number for version in plan.checkpoints),
             hooks_done=hooks.done,
             hooks_open=hooks.open,
@@ -100,13 +101,18 @@ class Recovery:
         log = self.steward.log
         return log.driver.host.together([partial(log.decided, version) for version in versions])
 
-    def _publish(self, records: Sequence[tuple[Record, str]], newest: LakeState) -> tuple[str, ...]:
-        """Announces the tables that versions without an entry changed, as they are now."""
+    def _publish(
+        self, records: Sequence[tuple[Record, str]], newest: LakeState
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Announces the tables that versions without an entry changed, as they are now.
+
+        Returns which, and those that cannot be, with why.
+        """
         changed = {table.table.uuid for record, _ in records for table in published(record)}
-        due = {name: ref for name, ref in newest.tables.items() if ref.uuid in changed}
-        for name, ref in due.items():
-            self.steward.publish(name, ref)
-        return tuple(sorted(due))
+        due = sorted((name, ref) for name, ref in newest.tables.items() if ref.uuid in changed)
+        told = {name: self.steward.publish_unless_broken(name, ref) for name, ref in due}
+        done = tuple(name for name, problem in told.items() if problem is None)
+        return done, tuple(problem for problem in told.values() if problem is not None)
 
     # --- hooks --------------------------------------------------------------------------------------------
 
@@ -119,12 +125,37 @@ class Recovery:
     def run_hooks(self, versions: Sequence[Version], *, retry: bool) -> HooksRun:
         """Runs the pending hooks of versions, one version after the other; with `retry` failed ones too."""
         ran = HooksRun()
-        for version in versions:
-            ran += self._run_hooks_of(version, retry)
+        for version, stored in zip(versions, self.steward.entries.read_all(versions), strict=True):
+            if stored is not None and self._nothing_to_run(stored, retry):
+                ran += HooksRun(open=self._open(stored))
+            else:
+                ran += self._run_hooks_of(version, retry)
         return ran
+
+    def skip_hooks(self, name: str) -> tuple[int, ...]:
+        """Gives up a hook wherever it is due and not done; returns of which versions. Idempotent."""
+        versions = [version for version, run, _ in self._due() if run.name == name]
+        for version in versions:
+            record, digest = self.steward.log.decided(version)
+            before = self.steward.entries.read(version) or recovered_entry(record, digest)
+            hooks = tuple(
+                replace(hook, state=HookState.SKIPPED)
+                if hook.name == name and not hook.state.is_over
+                else hook
+                for hook in before.hooks
+            )
+            self.steward.entries.write(replace(before, hooks=hooks), was_open=True)
+        return tuple(version.number for version in versions)
 
     def open_hooks(self) -> tuple[OpenHook, ...]:
         """What is not done, oldest version first. Changes nothing, and reads what `run` would read."""
+        return tuple(
+            OpenHook(version.number, run, run.name in self._registered, is_recorded)
+            for version, run, is_recorded in self._due()
+        )
+
+    def _due(self) -> list[tuple[Version, HookRun, bool]]:
+        """The hooks that are not done, by version, and whether an entry says so."""
         _, seen = self._look()
         plan = plan_recovery(seen)
         entries = self.steward.entries.read_all(plan.hooks)
@@ -134,10 +165,13 @@ class Recovery:
             for record, _ in self._records(plan.entries)
             for name in record.hooks
         ]
-        return tuple(
-            OpenHook(version.number, run, run.name in self._registered, is_recorded)
-            for version, run, is_recorded in sorted(recorded + left, key=lambda each: each[0])
-        )
+        return sorted(recorded + left, key=lambda each: each[0])
+
+    def _nothing_to_run(self, entry: ControlEntry, retry: bool) -> bool:
+        """Whether some hooks of a version are open, and none of them can be run here."""
+        wanted = {HookState.PENDING, HookState.FAILED} if retry else {HookState.PENDING}
+        states = [hook.state for hook in entry.open_hooks if hook.name in self._registered]
+        return bool(entry.open_hooks) and wanted.isdisjoint(states)
 
     @property
     def _registered(self) -> frozenset[str]:
@@ -149,7 +183,8 @@ class Recovery:
         stored = entries.read(version)
         before = stored or recovered_entry(record, digest)
         runs = self.steward.run_hooks(record, before.hooks, retry=retry)
-        now = replace(before, hooks=runs)
+        stored = entries.read(version)
+        now = replace(before, hooks=_with_done(runs, stored))
         # What nobody here can run is left as it is; an outbox whose hooks are all done is emptied.
         if now != stored or not now.open_hooks:
             entries.write(now, was_open=True)
@@ -158,9 +193,18 @@ class Recovery:
             tuple(
                 f"{version}: {hook.name}" for hook in runs if hook.state.is_over and hook.name in were_open
             ),
-            tuple(f"{version}: {hook.name} ({self._why_open(hook)})" for hook in now.open_hooks),
+            self._open(now),
         )
+
+    def _open(self, entry: ControlEntry) -> tuple[str, ...]:
+        return tuple(f"{entry.version}: {hook.name} ({self._why_open(hook)})" for hook in entry.open_hooks)
 
     def _why_open(self, hook: HookRun) -> str:
         where = None if hook.name in self._registered else "not registered here"
         return "; ".join(filter(None, (hook.error, where))) or "not tried yet"
+
+
+def _with_done(runs: Sequence[HookRun], stored: ControlEntry | None) -> tuple[HookRun, ...]:
+    """What became of hooks, with those that somebody else has done meanwhile: done is done."""
+    done = {hook.name: hook for hook in ([] if stored is None else stored.hooks) if hook.state.is_over}
+    return tuple(hook if hook.state.is_over else done.get(hook.name, hook) for hook in runs)

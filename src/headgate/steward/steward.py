@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from headgate.commit.checkpoints import Checkpoints
+from headgate.commit.checkpoints import Checkpoints, state_at
 from headgate.commit.log import CommitLog
 from headgate.commit.strategy import clean_up, known_strategy
 from headgate.core.descriptor import commit_event, descriptor
 from headgate.core.windows import boundary_at_or_before
-from headgate.errors import HeadgateError
+from headgate.errors import CorruptLakeError, HeadgateError
 from headgate.model.commit_event import CommitEvent
 from headgate.model.control_entry import ControlEntry, HookRun, HookState
 from headgate.model.identifiers import Version
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 LOOK_BACK = 4
-"""How many windows a writer at a boundary looks back at."""
+"""How many windows a writer at a boundary looks back at: more than come, so that a backlog shrinks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,30 +158,40 @@ class Steward:
         divisor = self.log.identity.divisor
         if version != boundary_at_or_before(version, divisor) or version.number <= divisor:
             return
-        until = Version(version.number - divisor)
         since = self.entries.recovered()
+        # Bounded, and from the oldest on: what was missed for long is caught up with, window by window.
+        until = Version(min(version.number - divisor, since.number + LOOK_BACK * divisor))
         if since >= until:
             return
-        # Bounded: what a lake has missed for long is the business of `recover`.
-        first = max(since.number, until.number - LOOK_BACK * divisor)
-        window = [Version(number) for number in range(first + 1, until.number + 1)]
+        window = [Version(number) for number in range(since.number + 1, until.number + 1)]
         # Not by a listing: on a disk it would read the names of all entries that there ever were.
         for version_before, entry in zip(window, self.entries.read_all(window), strict=True):
             if entry is None:
                 self.make_up_for(version_before)
-        if first == since.number:
-            self.entries.set_recovered(until)
+        self.entries.set_recovered(until)
 
-    def make_up_for(self, version: Version) -> ControlEntry:
-        """Publishes what a version changed, if nothing newer is there, and writes its entry."""
+    def make_up_for(self, version: Version) -> None:
+        """Does what the writer of a version had still to do, but for its hooks; its entry goes last."""
         record, digest = self.log.decided(version)
         newest = self.checkpoints.refresh()
         for table in published(record):
             if newest.tables.get(table.name) == table.table:
-                self.publish(table.name, table.table)
-        entry = recovered_entry(record, digest)
-        self.entries.write(entry)
-        return entry
+                self.publish_unless_broken(table.name, table.table)
+        if version == boundary_at_or_before(version, self.log.identity.divisor):
+            # Nobody looks for it again once the entry is there.
+            self.checkpoints.write(state_at(self.checkpoints, newest, version))
+        self.entries.write(recovered_entry(record, digest))
+
+    def publish_unless_broken(self, name: str, table: TableRef) -> str | None:
+        """Announces a table; why not, if its metadata cannot be read.
+
+        That is damage, which `fsck` tells of, and no reason to leave other tables and hooks as they are.
+        """
+        try:
+            self.publish(name, table)
+        except CorruptLakeError as error:
+            return f"{name}: {error.problem}"
+        return None
 
 
 def control_entry(

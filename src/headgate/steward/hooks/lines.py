@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
+from headgate.core.secrets import clean_text
 from headgate.errors import HookFailedError, InvalidInputError
 from headgate.model.json_object import Json, encode
 from headgate.steward.hooks.deadline import within
@@ -42,7 +43,7 @@ class Lines:
             within(FILE_SECONDS, partial(_append, self.file, data))
 
     def __str__(self) -> str:
-        return self.stream if self.file is None else str(self.file)
+        return self.stream if self.file is None else clean_text(str(self.file))
 
 
 def lines_to(file: str | os.PathLike[str] | None, stream: str | None) -> Lines:
