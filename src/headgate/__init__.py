@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headgate import hooks
+from headgate.core.expire_policy import ExpirePolicy
 from headgate.core.log_entry import LogEntry
 from headgate.core.retry import RetryPolicy
 from headgate.errors import (
@@ -27,6 +28,7 @@ from headgate.examination import fsck
 from headgate.hooks import Hook
 from headgate.lake import Lake
 from headgate.materializing import RefreshResult
+from headgate.model.expiry import ExpireReport, VacuumReport
 from headgate.model.fsck import Finding, FsckReport
 from headgate.model.instant import Instant
 from headgate.release import __version__
@@ -46,6 +48,8 @@ __all__ = [
     "ConflictError",
     "CorruptLakeError",
     "Diagnosis",
+    "ExpirePolicy",
+    "ExpireReport",
     "Finding",
     "FsckReport",
     "HeadgateError",
@@ -65,6 +69,7 @@ __all__ = [
     "Table",
     "Transaction",
     "UnsupportedError",
+    "VacuumReport",
     "__version__",
     "fsck",
     "hooks",

@@ -40,6 +40,7 @@ from headgate.errors import (
 from headgate.examination import examined
 from headgate.host import SYSTEM, Host
 from headgate.lake_objects import LakeObjects, objects_of
+from headgate.lake_retention import LakeRetention
 from headgate.model.control_entry import ControlEntry
 from headgate.model.fsck import FsckReport
 from headgate.model.identifiers import TxId, is_txid
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
     from headgate.table import Table
 
 
-class Lake(LakeObjects):
+class Lake(LakeObjects, LakeRetention):
     """A root location with one log. Safe to share between threads; cheap to open in each process."""
 
     def __init__(

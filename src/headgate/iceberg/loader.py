@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from headgate.commit.driver import Driver
-from headgate.errors import CorruptLakeError
+from headgate.errors import CorruptLakeError, HeadgateError
 from headgate.forks import renew_after_fork
 from headgate.iceberg.avro import Listed, Wanted, decode_listed, decode_manifest, decode_manifest_list
 from headgate.iceberg.data_file import DataFile, Entry, Manifest
@@ -22,6 +23,9 @@ KEPT_POSITIONS = 10_000_000
 """How many positions of deleted rows a handle keeps in memory; together they take about 20 MB."""
 
 T = TypeVar("T")
+
+WhyMissing: TypeAlias = Callable[[str], HeadgateError]
+"""Gives the error for an object that is named by the lake and is not there, by its key."""
 
 
 class _Kept(Generic[T]):
@@ -59,10 +63,17 @@ class TableLoader:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self._root = driver.store.uri()
+        self._why_missing: WhyMissing | None = None
         self._metadata: _Kept[TableMetadata] = _Kept(KEPT_TABLES, lambda _: 1)
         self._lists: _Kept[tuple[Manifest, ...]] = _Kept(KEPT_TABLES, lambda _: 1)
         self._entries: _Kept[tuple[Entry, ...]] = _Kept(KEPT_ENTRIES, lambda entries: len(entries) + 1)
         self._positions: _Kept[Positions] = _Kept(KEPT_POSITIONS, lambda positions: len(positions) + 1)
+
+    def explained(self, why: WhyMissing) -> TableLoader:
+        """The same loader, with what it has read, that raises `why` an object is missing."""
+        other = copy.copy(self)
+        other._why_missing = why
+        return other
 
     def uri(self, key: str) -> str:
         """How other engines name the object `key`."""
@@ -77,7 +88,7 @@ class TableLoader:
     def metadata(self, key: str) -> TableMetadata:
         known = self.find_metadata(key)
         if known is None:
-            raise self._missing(key)
+            raise self.missing(key)
         return known
 
     def find_metadata(self, key: str) -> TableMetadata | None:
@@ -167,8 +178,11 @@ class TableLoader:
     def _get(self, key: str) -> bytes:
         data = self.driver.get(key)
         if data is None:
-            raise self._missing(key)
+            raise self.missing(key)
         return data
 
-    def _missing(self, key: str) -> CorruptLakeError:
+    def missing(self, key: str) -> HeadgateError:
+        """The error for an object that should be there."""
+        if self._why_missing is not None:
+            return self._why_missing(key)
         return CorruptLakeError(f"{self.uri(key)} is named by the lake, but is not there")
