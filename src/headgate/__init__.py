@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headgate import hooks
+    from headgate.core.expire_policy import ExpirePolicy
     from headgate.core.log_entry import LogEntry
     from headgate.core.retry import RetryPolicy
     from headgate.examination import fsck
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from headgate.lake import Lake
     from headgate.materializing import RefreshResult
     from headgate.model.compaction import CompactionProgress, CompactionReport
+    from headgate.model.expiry import ExpireReport, VacuumReport
     from headgate.model.fsck import Finding, FsckReport
     from headgate.model.instant import Instant
     from headgate.result import CommitResult, Diagnosis, Resolution
@@ -51,6 +53,8 @@ __all__ = [
     "ConflictError",
     "CorruptLakeError",
     "Diagnosis",
+    "ExpirePolicy",
+    "ExpireReport",
     "Finding",
     "FsckReport",
     "HeadgateError",
@@ -70,6 +74,7 @@ __all__ = [
     "Table",
     "Transaction",
     "UnsupportedError",
+    "VacuumReport",
     "__version__",
     "fsck",
     "hooks",
@@ -83,6 +88,8 @@ _HOMES = MappingProxyType(
         "CompactionProgress": "headgate.model.compaction",
         "CompactionReport": "headgate.model.compaction",
         "Diagnosis": "headgate.result",
+        "ExpirePolicy": "headgate.core.expire_policy",
+        "ExpireReport": "headgate.model.expiry",
         "Finding": "headgate.model.fsck",
         "FsckReport": "headgate.model.fsck",
         "Hook": "headgate.hooks",
@@ -95,6 +102,7 @@ _HOMES = MappingProxyType(
         "RetryPolicy": "headgate.core.retry",
         "Table": "headgate.table",
         "Transaction": "headgate.transaction",
+        "VacuumReport": "headgate.model.expiry",
         "fsck": "headgate.examination",
     }
 )

@@ -18,6 +18,7 @@ from headgate.model.identifiers import TxId
 from headgate.model.named_object import NamedObject, ObjectAction, ObjectCommit
 from headgate.model.plan import PendingPlan
 from headgate.model.record import PropertyChange, TagChange
+from headgate.model.retention import Retention
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.model.table import TableRef
@@ -53,8 +54,9 @@ class TableChange:
     that it adds. `numbers` are the data sequence numbers, by path, of added files and deletes that keep one
     from before; others get that of the commit. `to_rewrite`, by path, are files that copy-on-write has to
     write anew without the rows that `deletes` and `positions` tell of; it is done once, before the commit.
-    `compaction`: no row changes, they only move. `evolution` is what becomes of the structure. `dropped`
-    excludes everything else.
+    `compaction`: no row changes, they only move. `evolution` is what becomes of the structure. `expires`:
+    snapshots and older metadata files that it does not keep are named no more. `dropped` excludes everything
+    else.
 
     The rest is what other writers may meet; it becomes the footprint:
 
@@ -95,6 +97,7 @@ class TableChange:
     evolution: Evolution | None = None
     renamed_to: str | None = None
     dropped: bool = False
+    expires: Retention | None = None
 
     @property
     def name_after(self) -> str:
@@ -283,9 +286,10 @@ class Changes:
     plan: PendingPlan | None = None
     completes: tuple[TxId, ...] = ()
     cancels: tuple[TxId, ...] = ()
+    expires: Retention | None = None
 
     def __bool__(self) -> bool:
-        of_plans = self.plan or self.completes or self.cancels
+        of_plans = self.plan or self.completes or self.cancels or self.expires
         named = self.tables or self.objects
         return bool(self.properties or self.tags or named or self.strategy or of_plans)
 
@@ -295,6 +299,8 @@ class Changes:
             return "switch"
         if self.plan:
             return "plan"
+        if self.expires:
+            return "expire"
         return "cancel" if self.cancels else "commit"
 
     def with_table(self, change: TableChange) -> Changes:
@@ -345,4 +351,6 @@ class Changes:
             objects=tuple(change.footprint() for change in self.objects.values()),
             strategy_change=self.strategy is not None,
             cancels=frozenset(self.cancels),
+            tagged=frozenset(version.number for version in self.tags.set.values()),
+            expires=self.expires,
         )

@@ -40,6 +40,7 @@ from headgate.errors import (
 from headgate.examination import examined
 from headgate.host import SYSTEM, Host
 from headgate.lake_objects import LakeObjects, objects_of
+from headgate.lake_retention import LakeRetention
 from headgate.lake_services import LakeServices
 from headgate.model.control_entry import ControlEntry
 from headgate.model.fsck import FsckReport
@@ -76,7 +77,7 @@ if TYPE_CHECKING:
     from headgate.table import Table
 
 
-class Lake(LakeServices, LakeObjects):
+class Lake(LakeServices, LakeRetention, LakeObjects):
     """A root location with one log. Safe to share between threads; cheap to open in each process."""
 
     def __init__(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from headgate.lake import Lake
     from headgate.table import Table
+    from headgate.table_view import TimeTravel
     from headgate.transaction import Transaction
 
 
@@ -101,6 +102,13 @@ class LakeObjects(Catalog[CommitResult]):
         return snapshot.rows_added if snapshot is not None and snapshot.version == version else 0
 
     # --- for Table ---------------------------------------------------------------------------------------
+
+    @property
+    def _travel(self) -> TimeTravel:
+        """Tables as they were."""
+        from headgate.table_view import TimeTravel  # loads pyiceberg, which only tables need
+
+        return TimeTravel(self._lake._checkpoints, self._lake._table_loader)
 
     def _named(self, name: str, version: int | None = None) -> TableRef | NamedObject:
         """The table, view or mount of a name, now or at a version."""

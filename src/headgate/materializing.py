@@ -116,7 +116,11 @@ class _Stale:
     def plan(self) -> Refresh:
         before, after, records = self.lake._records_between(self.since, self.state.version.number)
         own = after.tables[self.name].uuid
-        return plan_refresh(own, self._traits(), self._sight(before), self._sight(after), records)
+        todo = plan_refresh(own, self._traits(), self._sight(before), self._sight(after), records)
+        expired = self.lake._log.newest.retention.until
+        if todo.mode is Mode.INCREMENTAL and expired and self.since <= expired:
+            return Refresh(Mode.FULL, f"versions up to {expired} are expired, and it is of {self.since}")
+        return todo
 
     def _sight(self, state: LakeState) -> Sight:
         others = {name: ref for name, ref in state.tables.items() if name != self.name}

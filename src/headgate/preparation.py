@@ -18,7 +18,13 @@ from headgate.errors import ConflictError
 from headgate.iceberg.avro import Listed
 from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
 from headgate.iceberg.loader import TableLoader
-from headgate.iceberg.metadata import TableMetadata, new_table, with_previous, with_properties
+from headgate.iceberg.metadata import (
+    TableMetadata,
+    new_table,
+    with_previous,
+    with_properties,
+    without_expired,
+)
 from headgate.iceberg.snapshot import (
     Dead,
     Drafts,
@@ -32,6 +38,7 @@ from headgate.iceberg.snapshot import (
 )
 from headgate.liveness import count_dead, idle_deletes
 from headgate.model.identifiers import TxId, Version
+from headgate.model.retention import Retention
 from headgate.model.state import LakeState
 from headgate.model.table import PathChange, TableAction, TableCommit, TableName, TableRef
 
@@ -103,7 +110,10 @@ def _prepare_one(loader: TableLoader, change: TableChange, attempt: Attempt) -> 
         snapshot = _with_files(loader, change, metadata, attempt, dead)
         metadata = snapshot.metadata
     key = f"{ref.location}/metadata/{attempt.version.padded()}-{attempt.txid}.metadata.json"
-    if change.new is None:
+    if change.expires is not None:
+        # Without a note of the file that it follows, which would be the next to expire.
+        metadata = _pruned(metadata, change.expires, attempt)
+    elif change.new is None:
         metadata = with_previous(metadata, loader.uri(ref.metadata), metadata.fields["last-updated-ms"])
     return PreparedTable(
         commit=_commit(change, TableRef(ref.uuid, ref.location, key), metadata, attempt.txid),
@@ -113,6 +123,11 @@ def _prepare_one(loader: TableLoader, change: TableChange, attempt: Attempt) -> 
         objects=_objects(loader, snapshot) | {key: metadata.data},
         paths=_paths(change, metadata, dead),
     )
+
+
+def _pruned(metadata: TableMetadata, kept: Retention, attempt: Attempt) -> TableMetadata:
+    pruned = without_expired(metadata, kept.until, kept.files.get(metadata.uuid, ()))
+    return pruned.changed(last_updated_ms=max(attempt.now_ms, metadata.fields["last-updated-ms"]))
 
 
 def _before(loader: TableLoader, change: TableChange, attempt: Attempt) -> tuple[TableRef, TableMetadata]:

@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from headgate.commit.log import CommitLog
 from headgate.core.conflict import Conflict, Incompatible, Retryable, refusal
 from headgate.core.pending import PendingConflict
 from headgate.core.retry import Effort
-from headgate.errors import ConflictError
+from headgate.errors import ConflictError, CorruptLakeError, HeadgateError
 from headgate.model.identifiers import Version
+
+if TYPE_CHECKING:
+    from headgate.iceberg.loader import TableLoader
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiringBase:
+    """Gives a transaction its loader, which tells whether what is missing went with the version it began on.
+
+    What it has read so far cannot be trusted to be all, so it ends.
+    """
+
+    log: CommitLog
+    base: Version
+    loader: Callable[[], TableLoader]
+
+    def __call__(self) -> TableLoader:
+        return self.loader().explained(self._why_missing)
+
+    def _why_missing(self, key: str) -> HeadgateError:
+        kept = self.log.catch_up(self.log.newest, 1).state.retention
+        uri = self.loader().uri(key)
+        if self.base.number > kept.until:
+            return CorruptLakeError(f"{uri} is named by the lake, but is not there")
+        return ConflictError(
+            f"the transaction began on version {self.base}, and version {kept.by} has expired all up to "
+            f"{kept.until} since then: {uri} is gone",
+            "run it again, in a new transaction on the newest version; nothing has changed",
+        )
 
 
 class TransactionConflictError(ConflictError):

@@ -15,13 +15,11 @@ from headgate.core.refresh_plan import VIEW_SQL
 from headgate.errors import InvalidInputError, UnsupportedError
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.binding import bind_text
-from headgate.iceberg.bound import Bound
 from headgate.iceberg.change_feed import ChangeType, changed_rows
 from headgate.iceberg.data_file import DataFile
-from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.partitions import written_terms
-from headgate.iceberg.planning import Plan, PlannedFile, plan
+from headgate.iceberg.planning import Plan, PlannedFile
 from headgate.iceberg.snapshot import LIVE_RECORDS, TOTAL_RECORDS
 from headgate.iceberg.sorting import written_sort_field
 from headgate.merge import Merge
@@ -32,6 +30,7 @@ from headgate.reading import checked_limit, chosen_columns, understood
 from headgate.result import CommitResult
 from headgate.row_history import RowHistory, require_free_names, table_versions
 from headgate.structure import Evolvable
+from headgate.table_view import TableView
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -334,7 +333,7 @@ class Table(Evolvable[CommitResult]):
         """The files that a read with `where` looks at, and how many it passes over."""
         view = self._view(version)
         only = None if where is None else bind_text(where, view.metadata.schema)
-        return plan(view.loader, view.metadata, only)
+        return view.plan(only)
 
     def read(
         self,
@@ -361,7 +360,7 @@ class Table(Evolvable[CommitResult]):
         schema = view.metadata.schema
         wanted = chosen_columns(schema, columns)
         only, condition = understood(where, schema)
-        scan = Scan(self._lake._driver, view.files(only), view.metadata, wanted, only, condition)
+        scan = Scan(self._lake._driver, view.files(only), view.layout, wanted, only, condition)
         return scan.frame(spark)
 
     def changes(
@@ -386,7 +385,8 @@ class Table(Evolvable[CommitResult]):
 
         lake = self._lake
         before, after, records = lake._records_between(since, until)
-        view = TableView(lake._table_loader(), found_table(after, self.name))
+        lake._travel.require_changes(self.name, since)
+        view = lake._travel.table(self.name, found_table(after, self.name), after.version.number)
         changed = changed_rows(
             lake._driver, view.loader, table_versions(view.loader, records, view.ref, before)
         )
@@ -403,7 +403,8 @@ class Table(Evolvable[CommitResult]):
     def _row_history(self, since: int, until: int | None, columns: Sequence[str] | None) -> RowHistory:
         lake = self._lake
         before, after, records = lake._records_between(since, self._version if until is None else until)
-        view = TableView(lake._table_loader(), found_table(after, self.name))
+        lake._travel.require_changes(self.name, since)
+        view = lake._travel.table(self.name, found_table(after, self.name), after.version.number)
         schema = chosen_columns(view.metadata.schema, columns)
         require_free_names(schema)
         versions = table_versions(view.loader, records, view.ref, before)
@@ -419,10 +420,10 @@ class Table(Evolvable[CommitResult]):
                 rows=planned.file.record_count,
                 size_bytes=planned.file.size_bytes,
                 version=planned.sequence_number,
-                partition=_partition_by_name(view.metadata, planned.file),
+                partition=_partition_by_name(view.layout, planned.file),
                 delete_files=len(planned.deletes),
             )
-            for planned in plan(view.loader, view.metadata, None).files
+            for planned in view.files()
         )
 
     def _view(
@@ -448,7 +449,7 @@ class Table(Evolvable[CommitResult]):
         wanted = self._version if asked is None else asked
         found = self._lake._named(self.name, wanted)
         if isinstance(found, TableRef):
-            return TableView(self._lake._table_loader(), found)
+            return self._lake._travel.table(self.name, found, wanted)
         match found.definition:
             case CsvMount() | HostMount() as mount:
                 return Mounted(self.name, mount)
@@ -498,26 +499,6 @@ class Viewed:
         schema = schema_from_spark(rows.schema)
         only, condition = understood(where, schema)
         return selected_rows(rows, schema, chosen_columns(schema, columns), only, condition)
-
-
-@dataclass(frozen=True, slots=True)
-class TableView:
-    """A table at one version."""
-
-    loader: TableLoader
-    ref: TableRef
-
-    @property
-    def metadata(self) -> TableMetadata:
-        return self.loader.metadata(self.ref.metadata)
-
-    @property
-    def schema(self) -> Schema:
-        return self.metadata.schema
-
-    def files(self, only: Bound | None = None) -> tuple[PlannedFile, ...]:
-        """The data files, oldest first; with `only`, those that can hold rows that it selects."""
-        return plan(self.loader, self.metadata, only).files
 
 
 def _require_repeatable(rows: Any) -> None:

@@ -25,7 +25,7 @@ from headgate.core.arguments import public_properties, tag_name, texts
 from headgate.core.candidates import Beginning, candidates
 from headgate.core.conflict import Rebasable, find_conflicts, next_step, resolve
 from headgate.core.isolation import Isolation
-from headgate.core.lookup import found_table, found_tag
+from headgate.core.lookup import found_table, found_tag, require_kept
 from headgate.core.retry import Effort, RetryPolicy, contended_delay, read_ahead
 from headgate.core.settings import EARLY, OF_LAKES, check_settings
 from headgate.envelope import Envelope
@@ -48,7 +48,7 @@ from headgate.model.row_counts import RowCounts
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.presence import Presence
-from headgate.refusals import PendingConflictError, TransactionConflictError, conflict_text
+from headgate.refusals import ExpiringBase, PendingConflictError, TransactionConflictError, conflict_text
 from headgate.result import CommitResult
 from headgate.steward.steward import Steward
 
@@ -95,7 +95,7 @@ class Transaction(Catalog[None]):
         isolation: Isolation | None = None,
     ) -> None:
         self._log = log
-        self._loader = loader
+        self._loader = ExpiringBase(log, base.version, loader)
         self._host = log.driver.host
         self._envelope = envelope
         self._retry = retry
@@ -112,7 +112,7 @@ class Transaction(Catalog[None]):
         self._changes = Changes()
         self._rows: RowCounts | None = None
         self._isolation = isolation
-        self._evidence = FetchedEvidence(log.driver, loader)
+        self._evidence = FetchedEvidence(log.driver, self._loader)
         self._stage = Stage.OPEN
         self._offered: _Offer | None = None
         self._committed: Record | None = None
@@ -179,6 +179,7 @@ class Transaction(Catalog[None]):
     def set_tag(self, name: str, version: int) -> None:
         """Gives a version a name. The caller has made sure that the version exists."""
         self._require_open()
+        require_kept(self._base, version, self._log.identity.divisor)
         checked, before = tag_name(name), self._changes.tags
         change = TagChange({**before.set, checked: Version(version)}, before.removed - {checked})
         self._changes = replace(self._changes, tags=change)
@@ -528,6 +529,7 @@ class Transaction(Catalog[None]):
             plan=None if changes.plan is None else replace(changes.plan, version=version),
             completes=changes.completes,
             cancels=tuple(dict.fromkeys((*changes.cancels, *self._yielding))),
+            expires=changes.expires,
             properties=envelope.properties or {},
         )
         return self._steward.with_hooks(record)

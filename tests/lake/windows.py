@@ -7,12 +7,12 @@ from dataclasses import replace
 import headgate as hg
 from headgate.changes import TableChange
 from headgate.core.windows import window_of
+from headgate.iceberg.arrow_files import read_located
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import Role, role_of
-from headgate.iceberg.arrow_files import read_located
 from headgate.iceberg.origins import moved, write_moved
 from headgate.iceberg.planning import PlannedFile
-from headgate.iceberg.positions import read_positions, write_positions
+from headgate.iceberg.positions import Kind, read_positions, write_positions
 from headgate.iceberg.target import Target
 from headgate.model.window import Window
 from headgate.visibility import visible
@@ -25,7 +25,8 @@ def compact_window(lake: hg.Lake, table: str, level: int, last: int) -> int | No
     writer = tx.table(table)
     change = writer._change()
     target = replace(writer._target(change), role=Role.NEW, window=window)
-    inside = [one for one in visible(change, target.metadata, target.loader, None).files if _fits(one, window)]
+    live = visible(change, target.metadata, target.loader, None).files
+    inside = [one for one in live if _fits(one, window)]
     if len(inside) < 2 and not any(one.as_of(window.last).deletes for one in inside):
         tx.abort()
         return None
@@ -46,9 +47,7 @@ def _by_partition(files: list[PlannedFile]) -> list[list[PlannedFile]]:
     return list(groups.values())
 
 
-def _rewritten(
-    change: TableChange, target: Target, files: list[PlannedFile], window: Window
-) -> TableChange:
+def _rewritten(change: TableChange, target: Target, files: list[PlannedFile], window: Window) -> TableChange:
     past = [planned.as_of(window.last) for planned in files]
     rows = read_located(target.driver, target.loader, past, target.metadata.schema)
     written = write_moved(target, rows)
@@ -63,7 +62,7 @@ def _rewritten(
             assert now is not None
             if not len(now):
                 continue
-            kind = "updated" if role_of(delete.path) is Role.POSITIONS_UPDATED else "deleted"
+            kind: Kind = "updated" if role_of(delete.path) is Role.POSITIONS_UPDATED else "deleted"
             for file in write_positions(replace(target, window=None), now, outputs, kind):
                 deletes.append(file)
                 numbers[file.path] = int(at)

@@ -16,6 +16,8 @@ RECOVERED = f"{ENTRIES}recovered.json"
 OUTBOX = "control/outbox/"
 IDENTITY = "headgate.json"
 REPLICA = "control/replica.json"
+SWEPT = "control/swept.json"
+"""The newest expire whose files are all deleted."""
 
 
 def checkpoint_key(version: Version) -> str:

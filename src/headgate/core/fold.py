@@ -50,6 +50,7 @@ def apply(state: LakeState, record: Record, record_bytes: bytes) -> LakeState:
         cancelled=_cancelled(state, record),
         plans=_plans(state, record),
         objects=_objects(state, record),
+        retention=state.retention if record.expires is None else record.expires,
     )
 
 

@@ -12,6 +12,7 @@ from headgate.core.isolation import Isolation
 from headgate.model.footprint import Upserted, file_mark
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange
+from headgate.model.retention import Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,10 @@ class ObjectFootprint:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What a transaction read and changes, as far as the rules need to know."""
+    """What a transaction read and changes, as far as the rules need to know.
+
+    `tagged` are the versions that it gives names to, `expires` is what it leaves of earlier versions.
+    """
 
     txid: TxId
     properties: PropertyChange = field(default_factory=PropertyChange)
@@ -116,3 +120,5 @@ class Footprint:
     objects: tuple[ObjectFootprint, ...] = ()
     strategy_change: bool = False
     cancels: frozenset[TxId] = frozenset()
+    tagged: frozenset[int] = frozenset()
+    expires: Retention | None = None

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.\-]{0,99}", re.ASCII)
 _WILD = frozenset("*?[")
 
 KINDS = (
-    *("commit", "plan", "cancel", "switch"),
+    *("commit", "plan", "cancel", "switch", "expire"),
     *(action.value for action in TableAction),
     "replace",
     *("append", "overwrite", "delete", "update", "merge", "upsert", "compact"),
@@ -34,9 +34,9 @@ class When:
     are of one of `kinds`. Empty means any.
 
     Views and mounts count as tables. A kind is that of the version in the log (`commit`, `plan`, `cancel`,
-    `switch`), what was done to a table (`create`, `change`, `drop`, `rename`; `replace` for views and mounts)
-    or to its rows (`append`, `overwrite`, `delete`, `update`, `merge`, `upsert`, `compact`). What is no kind,
-    or no name of a table, is refused: the hook would never run, and nobody would be told.
+    `switch`, `expire`), what was done to a table (`create`, `change`, `drop`, `rename`; `replace` for views
+    and mounts) or to its rows (`append`, `overwrite`, `delete`, `update`, `merge`, `upsert`, `compact`). What
+    is no kind, or no name of a table, is refused: the hook would never run, and nobody would be told.
     """
 
     tables: Sequence[str] = ()

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from headgate.core.arguments import tag_name
+from headgate.core.retention import is_expired, nearest_kept
 from headgate.errors import InvalidInputError, NotFoundError
 from headgate.model.identifiers import Version
 from headgate.model.named_object import Definition, NamedObject, View
@@ -52,6 +53,13 @@ def not_a_table(name: str, found: Definition) -> InvalidInputError:
         f"{name} is a {kind}, not a table: it has no rows of its own",
         "it can be read, replaced (replace=True), and dropped and renamed (drop_object, rename_object)",
     )
+
+
+def require_kept(state: LakeState, version: int, divisor: int) -> None:
+    """Refuses a version that cannot be read any more."""
+    if not state.retention.keeps(version, divisor):
+        near = nearest_kept(state.retention, version, divisor)
+        raise is_expired("the lake", version, state.retention, [one for one in near if one is not None])
 
 
 def found_tag(state: LakeState, name: str) -> Version:

@@ -412,4 +412,20 @@ MATRIX: tuple[Row, ...] = (
         ALWAYS_FAILS,
         (OnRecord(rules.same_object),),
     ),
+    Row(
+        43,
+        "expire",
+        "expire, or a tag of a version that A expires",
+        "any",
+        ALWAYS_FAILS,
+        (OnRecord(rules.expired_by_both), OnRecord(rules.expires_a_new_tag)),
+    ),
+    Row(
+        44,
+        "tag of a version",
+        "expire",
+        "B did not keep the version for a name",
+        ALWAYS_FAILS,
+        (OnRecord(rules.tags_what_is_expired),),
+    ),
 )

@@ -218,6 +218,29 @@ def same_lake_property(ours: Footprint, other: Record) -> str | None:
     return f"both changed the lake properties {', '.join(names)}" if names else None
 
 
+def expired_by_both(ours: Footprint, other: Record) -> str | None:
+    """Row 43: each has decided what is kept on top of the same state."""
+    both = ours.expires is not None and other.expires is not None
+    return "both expired versions of the lake" if both else None
+
+
+def expires_a_new_tag(ours: Footprint, other: Record) -> str | None:
+    """Row 43: a version was given a name, and is not among those that we keep for their names."""
+    if ours.expires is None:
+        return None
+    kept = ours.expires
+    lost = sorted(v.number for v in other.tags.set.values() if v.number <= kept.until)
+    return f"it names version {lost[0]}" if lost else None
+
+
+def tags_what_is_expired(ours: Footprint, other: Record) -> str | None:
+    """Row 44. Without the divisor a boundary is not told from others: only what is named is sure to stay."""
+    if other.expires is None:
+        return None
+    gone = sorted(v for v in ours.tagged if v <= other.expires.until and v not in other.expires.versions)
+    return f"version {gone[0]} may be expired since" if gone else None
+
+
 def same_tag(ours: Footprint, other: Record) -> str | None:
     """Row 31: a tag is a property of the lake that names a version."""
     names = sorted(ours.tag_names & other.tags.names())

@@ -173,7 +173,7 @@ def _fetched(driver: Driver, loader: TableLoader, file: DataFile, column_ids: se
     """The outermost columns of a file that have one of these ids."""
     data = driver.get(loader.key(file.path))
     if data is None:
-        raise CorruptLakeError(f"{file.path} is named by the lake, but is not there")
+        raise loader.missing(loader.key(file.path))
     try:
         # In this thread alone; files are read at once by ours. A thread of Arrow's that lets go of Python's
         # bytes while the process ends would abort it.

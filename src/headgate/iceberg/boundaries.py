@@ -71,7 +71,8 @@ def _keeps_values(metadata: TableMetadata, snapshot: Mapping[str, Any]) -> bool:
     known = snapshot.get("schema-id")
     if known == metadata.schema.schema_id:
         return True
-    return known in metadata.schemas and _has_all(metadata.schema, metadata.schemas[known])
+    then = metadata.schemas.get(known) if isinstance(known, int) else None
+    return then is not None and _has_all(metadata.schema, then)
 
 
 def _has_all(now: Schema, before: Schema) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from headgate.commit.driver import Driver
-from headgate.errors import CorruptLakeError
+from headgate.errors import CorruptLakeError, HeadgateError
 from headgate.forks import renew_after_fork
 from headgate.iceberg.avro import Listed, Wanted, decode_listed, decode_manifest, decode_manifest_list
 from headgate.iceberg.data_file import DataFile, Entry, Manifest
@@ -22,6 +23,9 @@ KEPT_POSITIONS = 10_000_000
 """How many positions of deleted rows are kept in memory; together they take about 20 MB."""
 
 T = TypeVar("T")
+
+WhyMissing: TypeAlias = Callable[[str], HeadgateError]
+"""Gives the error for an object that is named by the lake and is not there, by its key."""
 
 
 class _Kept(Generic[T]):
@@ -69,9 +73,16 @@ class TableLoader:
     def __init__(self, driver: Driver, memory: TableMemory | None = None) -> None:
         self.driver = driver
         self._root = driver.store.uri()
+        self._why_missing: WhyMissing | None = None
         known = TableMemory() if memory is None else memory
         self._metadata, self._lists = known.metadata, known.lists
         self._entries, self._positions = known.entries, known.positions
+
+    def explained(self, why: WhyMissing) -> TableLoader:
+        """The same loader, with what it has read, that raises `why` an object is missing."""
+        other = copy.copy(self)
+        other._why_missing = why
+        return other
 
     def uri(self, key: str) -> str:
         """How other engines name the object `key`."""
@@ -86,7 +97,7 @@ class TableLoader:
     def metadata(self, key: str) -> TableMetadata:
         known = self.find_metadata(key)
         if known is None:
-            raise self._missing(key)
+            raise self.missing(key)
         return known
 
     def find_metadata(self, key: str) -> TableMetadata | None:
@@ -176,8 +187,11 @@ class TableLoader:
     def _get(self, key: str) -> bytes:
         data = self.driver.get(key)
         if data is None:
-            raise self._missing(key)
+            raise self.missing(key)
         return data
 
-    def _missing(self, key: str) -> CorruptLakeError:
+    def missing(self, key: str) -> HeadgateError:
+        """The error for an object that should be there."""
+        if self._why_missing is not None:
+            return self._why_missing(key)
         return CorruptLakeError(f"{self.uri(key)} is named by the lake, but is not there")

@@ -7,7 +7,7 @@ as pyiceberg's models. A change is a function from metadata to metadata.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from pyiceberg.schema import Schema, index_by_id, index_by_name
 from pyiceberg.table.sorting import SortOrder
 
 from headgate.errors import CorruptLakeError, UnsupportedError
+from headgate.model.identifiers import unpadded
 from headgate.model.json_object import JsonObject, encode
 
 FORMAT_VERSION = 2
@@ -250,6 +251,35 @@ def with_previous(metadata: TableMetadata, previous_file: str, previous_ms: int)
     """The metadata with a note of the file that it follows."""
     entry = Noted({"metadata-file": previous_file, "timestamp-ms": previous_ms})
     return metadata.changed(metadata_log=[*metadata.fields["metadata-log"], entry][-KEPT_METADATA_LOG:])
+
+
+def without_expired(metadata: TableMetadata, until: int, files: Collection[int]) -> TableMetadata:
+    """The metadata without what is gone: snapshots up to version `until` but for `files`, and metadata files.
+
+    The same object if there is nothing to leave out. The current snapshot always stays.
+    """
+    current = metadata.fields.get("current-snapshot-id")
+    snapshots = [
+        raw
+        for raw in metadata.fields["snapshots"]
+        if raw["sequence-number"] > until or raw["sequence-number"] in files or raw["snapshot-id"] == current
+    ]
+    log = [one for one in metadata.fields["metadata-log"] if _version_of(one["metadata-file"]) > until]
+    if (len(snapshots), len(log)) == (
+        len(metadata.fields["snapshots"]),
+        len(metadata.fields["metadata-log"]),
+    ):
+        return metadata
+    kept = {raw["snapshot-id"] for raw in snapshots}
+    history = metadata.fields["snapshot-log"]
+    # As the specification wants it: history begins behind the last snapshot that is gone.
+    gone = max((at for at, one in enumerate(history) if one["snapshot-id"] not in kept), default=-1)
+    return metadata.changed(snapshots=snapshots, snapshot_log=history[gone + 1 :], metadata_log=log)
+
+
+def _version_of(metadata_file: str) -> int:
+    """The version in the name of a metadata file; 0 for one that another program has named."""
+    return unpadded(metadata_file.rpartition("/")[2][:20]) or 0
 
 
 def with_properties(

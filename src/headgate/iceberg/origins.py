@@ -55,7 +55,7 @@ def moved(
 def _moved_to(driver: Driver, loader: TableLoader, file: DataFile, places: Positions) -> Positions | None:
     data = driver.get(loader.key(file.path))
     if data is None:
-        raise CorruptLakeError(f"{file.path} is named by the lake, but is not there")
+        raise loader.missing(loader.key(file.path))
     try:
         parquet = pq.ParquetFile(pa.BufferReader(data), read_dictionary=[ORIGIN_FILE], pre_buffer=False)
         if not {ORIGIN_FILE, ORIGIN_POSITION} <= set(parquet.schema_arrow.names):

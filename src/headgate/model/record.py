@@ -16,6 +16,7 @@ from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.json_object import Json, JsonObject, encode, timestamp
 from headgate.model.named_object import ObjectCommit
 from headgate.model.plan import PendingPlan
+from headgate.model.retention import Retention
 from headgate.model.table import PathChange, TableCommit
 from headgate.release import __version__
 
@@ -146,6 +147,7 @@ KNOWN_FIELDS = (
     "plan",
     "completes",
     "cancels",
+    "expires",
     "next_strategy",
     "properties",
     "hooks",
@@ -163,7 +165,7 @@ class Record:
 
     `plan` is the table service that it schedules; `completes` are the plans, by the transactions that
     scheduled them, whose work it commits; `cancels` are plans that are given up and transactions that must
-    not commit any more.
+    not commit any more. `expires` is what is still kept of earlier versions from here on.
     """
 
     version: Version
@@ -185,6 +187,7 @@ class Record:
     plan: PendingPlan | None = None
     completes: tuple[TxId, ...] = ()
     cancels: tuple[TxId, ...] = ()
+    expires: Retention | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     hooks: tuple[str, ...] = ()
     unknown: Mapping[str, Json] = field(default_factory=dict)
@@ -224,6 +227,8 @@ class Record:
             fields["completes"] = [txid.text for txid in self.completes]
         if self.cancels:
             fields["cancels"] = [txid.text for txid in self.cancels]
+        if self.expires is not None:
+            fields["expires"] = self.expires.to_json()
         if self.properties:
             fields["properties"] = dict(self.properties)
         if self.hooks:
@@ -244,6 +249,7 @@ class Record:
         changed = source.optional_object("lake_properties")
         tags = source.optional_object("tags")
         plan = source.optional_object("plan")
+        expires = source.optional_object("expires")
         txid = _txid(source, source.text("txid"))
         return cls(
             version=version,
@@ -265,6 +271,7 @@ class Record:
             plan=None if plan is None else PendingPlan.from_json(plan, txid, version),
             completes=tuple(_txid(source, text) for text in source.texts("completes")),
             cancels=tuple(_txid(source, text) for text in source.texts("cancels")),
+            expires=None if expires is None else Retention.from_json(expires, version),
             properties=source.text_by_name("properties"),
             hooks=source.texts("hooks"),
             unknown=source.unknown(*KNOWN_FIELDS),

@@ -11,6 +11,7 @@ from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.json_object import Json, JsonObject, digest, encode, timestamp
 from headgate.model.named_object import NamedObject
 from headgate.model.plan import PendingPlan
+from headgate.model.retention import EVERYTHING, Retention
 from headgate.model.table import TableRef
 
 CHECKPOINT_FORMAT = 1
@@ -32,7 +33,7 @@ class LakeState:
     `committed_at` is the time that the record carries; None before the first one. `plans` are the table
     services that are pending, by the transaction that scheduled each. `cancelled` are transactions that must
     not commit, each with the version that says so: the newest ones only, see `core.fold`. `objects` are views
-    and mounts: a name is that of a table, or of one of them.
+    and mounts: a name is that of a table, or of one of them. `retention` says which versions can be read.
     """
 
     version: Version
@@ -47,6 +48,7 @@ class LakeState:
     committed_at: datetime | None = None
     plans: Mapping[TxId, PendingPlan] = field(default_factory=dict)
     objects: Mapping[str, NamedObject] = field(default_factory=dict)
+    retention: Retention = EVERYTHING
 
     def encode(self) -> bytes:
         """The checkpoint of this state: the same bytes whoever writes it."""
@@ -73,6 +75,8 @@ class LakeState:
             }
         if self.objects:
             fields["objects"] = {name: each.to_json() for name, each in self.objects.items()}
+        if self.retention != EVERYTHING:
+            fields["retention"] = {**self.retention.to_json(), "by": self.retention.by.number}
         if self.committed_at is not None:
             fields["committed_at"] = timestamp(self.committed_at)
         return encode({**fields, "checksum": digest(encode(fields))})
@@ -93,6 +97,7 @@ class LakeState:
             raise CorruptLakeError(f"{source.origin} does not fit its checksum")
         cancelled = source.object("cancelled")
         tags = source.object("tags")
+        retention = source.optional_object("retention")
         return cls(
             version=version,
             digest=source.text("digest"),
@@ -114,6 +119,9 @@ class LakeState:
             objects={
                 name: NamedObject.from_json(inside) for name, inside in source.objects_by_name("objects")
             },
+            retention=EVERYTHING
+            if retention is None
+            else Retention.from_json(retention, retention.version("by")),
         )
 
 

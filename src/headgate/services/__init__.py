@@ -1,1 +1,1 @@
-"""Table services: work on the files of tables that changes no row, scheduled through the log."""
+"""Services that look after a lake: each observes, plans, commits what must be agreed, and acts."""

@@ -152,7 +152,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "a backup",
         ),
         "files-unreferenced": _note(
-            "files that no version needs, or that are being written", "they only take space"
+            "files that no version needs, or that are being written",
+            "they only take space: headgate vacuum deletes them",
         ),
         # --- the storage
         "object-unreadable": _damage(

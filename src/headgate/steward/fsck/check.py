@@ -11,10 +11,12 @@ from functools import partial
 
 from headgate.commit.driver import Driver
 from headgate.core.fsck.control import joined, judge_plans
+from headgate.core.fsck.kept import kept_tables
 from headgate.core.fsck.log import LogJudge, TableVersion
 from headgate.core.fsck.tables import judge_unreferenced
 from headgate.iceberg.data_file import Content
 from headgate.model.fsck import Finding, FsckReport
+from headgate.model.retention import EVERYTHING
 from headgate.steward.fsck.log_check import LogCheck, LoggedLake
 from headgate.steward.fsck.published_check import PublishedCheck
 from headgate.steward.fsck.row_check import RowCheck
@@ -46,7 +48,7 @@ def check(driver: Driver, extent: Extent, progress: OnProgress) -> FsckReport:
     # After the log: every file of a version is there before its record.
     tables = TableCheck(sight, sight.sizes(DATA))
     newest = newest_tables(judge)
-    wanted = _all_tables(judge, newest) if extent.all_versions else newest
+    wanted = _all_tables(logged, newest, tables) if extent.all_versions else newest
     read = tables.run(wanted, partial(progress, "tables"))
     current = [table for table in read if table.version in newest]
     found = [*tables.findings, *PublishedCheck(sight, tables, judge).run(newest)]
@@ -71,8 +73,18 @@ def newest_tables(judge: LogJudge) -> list[TableVersion]:
     return found
 
 
-def _all_tables(judge: LogJudge, newest: list[TableVersion]) -> list[TableVersion]:
+def _all_tables(logged: LoggedLake, newest: list[TableVersion], tables: TableCheck) -> list[TableVersion]:
+    """The versions that must be there with their files. Of others, what is kept is looked at here."""
+    judge, identity = logged.judge, logged.beginning.identity
     every = [one for versions in judge.tables.values() for one in versions if not one.dropped]
+    if identity is not None and judge.state.retention != EVERYTHING:
+        kept = [
+            one
+            for versions in judge.tables.values()
+            for one in kept_tables(versions, judge.state.retention, identity.divisor, judge.head.number)
+        ]
+        tables.look_at_metadata(one.table for one in kept if not one.files)
+        every = [one.table for one in kept if one.files]
     return [*newest, *(one for one in every if one not in newest)]
 
 

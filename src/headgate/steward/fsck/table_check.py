@@ -81,6 +81,14 @@ class TableCheck:
         self._look_for_files()
         return [table for table in read if table is not None]
 
+    def look_at_metadata(self, tables: Iterable[TableVersion]) -> None:
+        """Looks at versions of which only the metadata is kept: later files tell their rows."""
+        for table in tables:
+            self._count("table versions")
+            known = self._read_metadata(table.ref.metadata)
+            if known is not None:
+                self.findings += judge_metadata(table, _seen_metadata(known[1]), self.root)
+
     def metadata_bytes(self, key: str) -> bytes | None:
         """The bytes of a metadata file, if it could be read."""
         known = self._read_metadata(key)

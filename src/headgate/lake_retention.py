@@ -1,0 +1,64 @@
+"""What a lake keeps of its past: versions expire, and files that nobody needs are vacuumed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from headgate.core.expire_policy import DEFAULT_POLICY, ExpirePolicy
+from headgate.errors import InvalidInputError
+from headgate.model.expiry import ExpireReport
+from headgate.model.state import LakeState
+from headgate.result import CommitResult
+
+if TYPE_CHECKING:
+    from headgate.commit.announcements import Announcements
+    from headgate.services.sweep import OnProgress
+    from headgate.steward.steward import Steward
+    from headgate.transaction import Transaction
+
+
+class LakeRetention:
+    """The part of a lake that is about what stays."""
+
+    _steward: Steward
+    _announcements: Announcements
+
+    @abstractmethod
+    def _run(
+        self, args: Sequence[str], change: Callable[[Transaction], object], base: LakeState | None = None
+    ) -> CommitResult: ...
+
+    @abstractmethod
+    def _refreshed(self) -> LakeState: ...
+
+    def expire(
+        self,
+        policy: ExpirePolicy | Sequence[str] = DEFAULT_POLICY,
+        *,
+        dry_run: bool = False,
+        progress: OnProgress | None = None,
+    ) -> ExpireReport:
+        """Lets go of versions that a policy does not keep, and deletes the files that only they needed.
+
+        A policy has tiers: `["all:1d", "1:30d", "2:forever"]` keeps all versions for a day, boundaries of
+        level 1 for 30 days, those of level 2 for ever. Kept too: the newest version, versions with a tag, and
+        all that pending plans, running transactions and materialized views still need. A kept version reads
+        the same rows as before; an expired one raises `NotFoundError`. Can be repeated, and run by several at
+        once; one that dies inside is finished by the next. With `dry_run` nothing is changed.
+        """
+        from headgate.services.expire import Expiring  # loads pyiceberg
+
+        chosen = policy if isinstance(policy, ExpirePolicy) else ExpirePolicy.parse(*_tiers(policy))
+        expiring = Expiring(self._steward, self._announcements, self._run_on_newest)
+        return expiring.expire(chosen, progress or (lambda _what, _done, _all: None), dry_run=dry_run)
+
+    def _run_on_newest(self, args: Sequence[str], change: Callable[[Transaction], object]) -> CommitResult:
+        return self._run(args, change, self._refreshed())
+
+
+def _tiers(given: Sequence[str]) -> Sequence[str]:
+    if isinstance(given, str):
+        raise InvalidInputError(f"a policy is several tiers, not {given!r}", f"write [{given!r}]")
+    return given
