@@ -19,11 +19,15 @@ from headgate.errors import CorruptLakeError
 from headgate.iceberg.arrow import fitted
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
-from headgate.iceberg.positions import Positions, position_columns
+from headgate.iceberg.positions import FILE_PATH_ID, POS_ID, Positions, position_columns
 
-ORIGIN_FILE, ORIGIN_FILE_ID = "_headgate_origin_file", 2147483400
-ORIGIN_POSITION, ORIGIN_POSITION_ID = "_headgate_origin_position", 2147483401
-"""Iceberg keeps the ids above 2147483447 to itself."""
+ORIGIN_FILE, ORIGIN_FILE_ID = "_headgate_origin_file", FILE_PATH_ID
+ORIGIN_POSITION, ORIGIN_POSITION_ID = "_headgate_origin_position", POS_ID
+"""The ids are those by which Iceberg's delete files name a row: the path of a file, and a position in it.
+
+They must be among those that Iceberg keeps to itself (above 2147483447). ClickHouse refuses a data file with
+another id that the table has not given away, and a table can give away all others.
+"""
 ORIGINS = ((ORIGIN_FILE, ORIGIN_FILE_ID), (ORIGIN_POSITION, ORIGIN_POSITION_ID))
 
 

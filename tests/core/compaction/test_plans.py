@@ -28,7 +28,8 @@ def segments(count: int, path: str = "/a/b", size: int = 1) -> list[Segment]:
     ]
 
 
-def pending(groups: list[object] | tuple[object, ...], **changes: object) -> PendingPlan:
+def pending(**changes: object) -> PendingPlan:
+    """A plan of what is due in twenty segments."""
     found = plan_compaction(segments(20), 20, 10, POLICY)
     fields = {
         "inputs": frozenset(file_mark(file) for group in found for file in group.files),
@@ -40,7 +41,7 @@ def pending(groups: list[object] | tuple[object, ...], **changes: object) -> Pen
 
 def test_a_plan_read_from_its_record_is_the_one_that_was_made() -> None:
     due = plan_compaction(segments(20), 20, 10, POLICY)
-    plan = pending(due)
+    plan = pending()
     stored = JsonObject.parse(encode(plan.to_json()), "the record")
     assert groups_of(PendingPlan.from_json(stored, plan.txid, plan.version), segments(20), POLICY) == due
     # Under another name of the table, and with files that came later.
@@ -63,19 +64,19 @@ def test_a_plan_read_from_its_record_is_the_one_that_was_made() -> None:
     ],
 )
 def test_a_plan_that_does_not_say_what_it_is_about_is_unworkable(told: dict[str, object]) -> None:
-    assert isinstance(groups_of(pending([], unknown=told), segments(20), POLICY), Unworkable)
+    assert isinstance(groups_of(pending(unknown=told), segments(20), POLICY), Unworkable)
 
 
 def test_a_plan_whose_files_are_gone_is_unworkable() -> None:
-    found = groups_of(pending([]), segments(20)[1:], POLICY)
+    found = groups_of(pending(), segments(20)[1:], POLICY)
     assert isinstance(found, Unworkable) and "1 of its files are gone" in found.reason
-    assert isinstance(groups_of(pending([], inputs=None), segments(20), POLICY), Unworkable)
+    assert isinstance(groups_of(pending(inputs=None), segments(20), POLICY), Unworkable)
 
 
 def test_files_of_pending_plans_are_left_out() -> None:
-    assert without_pending(segments(25), [pending([])]) == tuple(segments(25)[20:])
-    assert without_pending(segments(25), [pending([], inputs=None)]) == ()
-    assert len(without_pending(segments(25, "/a/c"), [pending([], inputs=None)])) == 25
+    assert without_pending(segments(25), [pending()]) == tuple(segments(25)[20:])
+    assert without_pending(segments(25), [pending(inputs=None)]) == ()
+    assert len(without_pending(segments(25, "/a/c"), [pending(inputs=None)])) == 25
 
 
 def test_plans_are_bounded_by_files_and_by_bytes() -> None:
@@ -93,7 +94,7 @@ def test_plans_are_bounded_by_files_and_by_bytes() -> None:
     assert all(sum(group.size_bytes for group in plan) <= POLICY.plan_bytes for plan in plans)
 
 
-# --- windows and intents --------------------------------------------------------------------------------------
+# --- windows and intents ----------------------------------------------------------------------------------
 
 
 @given(newest=st.integers(0, 10**6), divisor=st.integers(2, 10))
