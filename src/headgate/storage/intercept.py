@@ -14,11 +14,15 @@ from typing import TypeAlias
 from headgate.storage.capabilities import (
     HoldObject,
     ListSizes,
+    ListTimes,
     Page,
     PutIfAbsent,
     RenameNoReplace,
+    ShowLeftovers,
     SizedPage,
     Store,
+    Stored,
+    TimedPage,
 )
 from headgate.storage.requests import (
     Answer,
@@ -30,6 +34,7 @@ from headgate.storage.requests import (
     Get,
     ListPage,
     ListSizesPage,
+    ListTimesPage,
     Missing,
     Put,
     Refused,
@@ -115,6 +120,24 @@ class _Sizing(_Intercepted):
         return answer
 
 
+class _Timing(_Intercepted):
+    def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
+        answer = self._ask(ListTimesPage(prefix, after))
+        assert isinstance(answer, TimedPage), answer
+        return answer
+
+
+class _Showing(_Intercepted):
+    # About the store itself, not about objects: nothing that a protocol sees.
+    def leftovers(self, prefix: str) -> tuple[Stored, ...]:
+        assert isinstance(self._store, ShowLeftovers)
+        return self._store.leftovers(prefix)
+
+    def remove_leftover(self, key: str) -> None:
+        assert isinstance(self._store, ShowLeftovers)
+        self._store.remove_leftover(key)
+
+
 class _Holding(_Intercepted):
     def hold(self, key: str) -> bool:
         # Not a request, so nothing to intercept.
@@ -123,7 +146,14 @@ class _Holding(_Intercepted):
 
 
 _EXTRA: Mapping[type, type[_Intercepted]] = MappingProxyType(
-    {PutIfAbsent: _Creating, RenameNoReplace: _Renaming, HoldObject: _Holding, ListSizes: _Sizing}
+    {
+        PutIfAbsent: _Creating,
+        RenameNoReplace: _Renaming,
+        HoldObject: _Holding,
+        ListSizes: _Sizing,
+        ListTimes: _Timing,
+        ShowLeftovers: _Showing,
+    }
 )
 
 
