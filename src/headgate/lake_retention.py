@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from headgate.core.expire_policy import DEFAULT_POLICY, ExpirePolicy
+from headgate.core.expire_policy import DEFAULT_POLICY, ExpirePolicy, parse_age
 from headgate.errors import InvalidInputError
-from headgate.model.expiry import ExpireReport
+from headgate.model.expiry import ExpireReport, VacuumReport
 from headgate.model.state import LakeState
 from headgate.result import CommitResult
+from headgate.steward.replica.mark import refuse_replica
 
 if TYPE_CHECKING:
     from headgate.commit.announcements import Announcements
     from headgate.services.sweep import OnProgress
     from headgate.steward.steward import Steward
     from headgate.transaction import Transaction
+
+
+DEFAULT_AGE = timedelta(days=1)
 
 
 class LakeRetention:
@@ -50,9 +55,33 @@ class LakeRetention:
         """
         from headgate.services.expire import Expiring  # loads pyiceberg
 
+        refuse_replica(self._steward.checkpoints)
         chosen = policy if isinstance(policy, ExpirePolicy) else ExpirePolicy.parse(*_tiers(policy))
         expiring = Expiring(self._steward, self._announcements, self._run_on_newest)
         return expiring.expire(chosen, progress or (lambda _what, _done, _all: None), dry_run=dry_run)
+
+    def vacuum(
+        self,
+        *,
+        older_than: timedelta | str = DEFAULT_AGE,
+        dry_run: bool = False,
+        progress: OnProgress | None = None,
+    ) -> VacuumReport:
+        """Deletes files of transactions that never committed, and what lost attempts and crashes have left.
+
+        Only in the directories of tables, and nothing that a kept version needs. A transaction that has left
+        files and is not in the log is cancelled by a record first: if it was only asleep, its commit is
+        refused. `older_than` (a time, or a text as `1d`) spares those that are at work. Can be repeated. With
+        `dry_run` nothing is changed.
+        """
+        from headgate.services.vacuum import Vacuum  # loads pyiceberg
+
+        age = parse_age(older_than) if isinstance(older_than, str) else older_than
+        if not isinstance(age, timedelta) or age < timedelta(0):
+            raise InvalidInputError(f"older_than is a time from 0 on, but got {older_than!r}")
+        refuse_replica(self._steward.checkpoints)
+        vacuum = Vacuum(self._steward, self._announcements, self._run_on_newest)
+        return vacuum.vacuum(age, progress or (lambda _what, _done, _all: None), dry_run=dry_run)
 
     def _run_on_newest(self, args: Sequence[str], change: Callable[[Transaction], object]) -> CommitResult:
         return self._run(args, change, self._refreshed())

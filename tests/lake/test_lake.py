@@ -17,7 +17,17 @@ from headgate.storage.capabilities import Store
 from headgate.storage.faulty import Fault, faulty, lose_answer, lose_request, refuse
 from headgate.storage.intercept import without_atomic_operations
 from headgate.storage.memory import MemoryStore
-from headgate.storage.requests import Create, Delete, Get, ListPage, ListSizesPage, Put, Rename, Request
+from headgate.storage.requests import (
+    Create,
+    Delete,
+    Get,
+    ListPage,
+    ListSizesPage,
+    ListTimesPage,
+    Put,
+    Rename,
+    Request,
+)
 
 STRATEGIES = ("conditional", "rename", "filetracker")
 
@@ -202,7 +212,7 @@ def committing(strategy: str) -> tuple[Store, hg.Lake]:
 
 def is_log_request(request: Request) -> bool:
     match request:
-        case ListPage(prefix) | ListSizesPage(prefix):
+        case ListPage(prefix) | ListSizesPage(prefix) | ListTimesPage(prefix):
             return prefix.startswith("control/log/")
         case Rename(target=key) | Get(key) | Put(key) | Create(key) | Delete(key):
             return key.startswith("control/log/")

@@ -17,8 +17,18 @@ from headgate.commit.outcome import ContestedError
 from headgate.core.retry import RetryPolicy, delay_seconds
 from headgate.errors import InternalError
 from headgate.host import Host
-from headgate.storage.capabilities import ListSizes, Page, ReadTail, SizedPage, Store, Tail
-from headgate.storage.listing import all_keys, all_sizes
+from headgate.storage.capabilities import (
+    ListSizes,
+    ListTimes,
+    Page,
+    ReadTail,
+    SizedPage,
+    Store,
+    Stored,
+    Tail,
+    TimedPage,
+)
+from headgate.storage.listing import all_keys, all_sizes, all_times
 from headgate.storage.meter import Meter
 from headgate.storage.requests import KINDS, Answer, Create, Failed, Found, Put, Request, perform
 
@@ -135,6 +145,17 @@ class Driver:
         if isinstance(self.store, ListSizes):
             return dict(all_sizes(self, prefix))
         return dict.fromkeys(self.keys(prefix))
+
+    def times(self, prefix: str) -> list[Stored] | None:
+        """Every object below `prefix` with the time of its writing; None if the storage lists no times."""
+        return all_times(self, prefix) if isinstance(self.store, ListTimes) else None
+
+    def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
+        """A part of a listing with times, of a storage that has them."""
+        assert isinstance(self.store, ListTimes), self.store
+        page = self.store.list_times(prefix, after)
+        self.meter.note("list")
+        return page
 
     def list_sizes(self, prefix: str, after: str | None = None) -> SizedPage:
         """A part of a listing with sizes, of a storage that has them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -92,6 +93,33 @@ def is_expired(name: str, version: int, retention: Retention, readable: Iterable
         f"{name}: version {version} is expired: version {retention.by} has let go of it",
         f"{nearest}every version from {retention.until + 1} on can be read",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What is kept of a version of a table: its metadata, or also all the files that it consists of."""
+
+    place: int
+    files: bool
+
+
+def held(
+    versions: Sequence[tuple[int, bool]], uuid: str, retention: Retention, divisor: int, head: int
+) -> Iterator[Held]:
+    """Of the versions at which a table changed, in order, those that something is kept of, by their place.
+
+    Each comes with whether the table was dropped then.
+    """
+    kept = kept_until(retention, retention.until, divisor)
+    files = frozenset(retention.files.get(uuid, ()))
+    following = [number for number, _ in versions[1:]] + [head + 1]
+    for place, ((number, is_dropped), end) in enumerate(zip(versions, following, strict=True)):
+        if is_dropped:
+            continue
+        if end > retention.until + 1 or number in files:
+            yield Held(place, files=True)
+        elif bisect_left(kept, number) < bisect_left(kept, end):
+            yield Held(place, files=False)
 
 
 # --- files ------------------------------------------------------------------------------------------------

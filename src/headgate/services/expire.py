@@ -194,9 +194,10 @@ class _Files:
         older = kept_until(old, old.until, self._divisor)
         before = [version for version in older if self.kept.keeps(version, self._divisor)]
         found = {}
-        for uuid in {*old.files, *top, *points}:
+        told = walk.tables_at(old.until + 1)
+        for uuid in sorted({*old.files, *told, *top, *points}):
             table = _TableFiles(self, walk, uuid)
-            numbers = table.needed(points.get(uuid, []), top.get(uuid), before, old.files.get(uuid, ()))
+            numbers = table.needed(points.get(uuid, []), top.get(uuid), before, old)
             if numbers:
                 found[uuid] = numbers
         return found
@@ -232,16 +233,27 @@ class _TableFiles:
         points: Iterable[tuple[int, TableRef]],
         top: TableRef | None,
         before: Sequence[int],
-        files: Sequence[int],
+        old: Retention,
     ) -> tuple[int, ...]:
+        """For the kept versions of the new range (`points`), and for those `before` it."""
         until = self.files.kept.until
         highest = None if top is None else self._snapshot(top)
         told = [(version, self._snapshot(ref)) for version, ref in points]
         kept = [KeptVersion(version, snapshot) for version, snapshot in told if snapshot is not None]
         chosen = kept_files(highest, kept, self._covered)
-        left = [number for number in files if number not in chosen]
+        left = [number for number in self._told_before(old) if number not in chosen]
         older = still_needed(left, min(chosen, default=None), before, self._covered, self._exists)
         return tuple(number for number in sorted({*chosen, *older}) if number <= until)
+
+    def _told_before(self, old: Retention) -> Sequence[int]:
+        """The snapshots that told the versions up to `old.until` so far.
+
+        The last of them may be the first that was above it.
+        """
+        files = old.files.get(self.uuid, ())
+        ref = self.walk.tables_at(old.until + 1).get(self.uuid) if old.until else None
+        first = None if ref is None else self._snapshot(ref)
+        return (*files, first) if first is not None and first not in files else files
 
     def _snapshot(self, ref: TableRef) -> int | None:
         """The version of the snapshot that a metadata file has, if it has one."""

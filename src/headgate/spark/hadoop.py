@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -30,7 +31,7 @@ from headgate.spark.hadoop_errors import (
     translated,
 )
 from headgate.spark.session import running_session, session
-from headgate.storage.capabilities import Page, Store, Tail
+from headgate.storage.capabilities import Page, Store, Stored, Tail, TimedPage
 from headgate.storage.keys import checked_key, checked_prefix
 from headgate.storage.walking import EMPTY, Entries, keys_below
 
@@ -147,6 +148,42 @@ class HadoopStore:
         self._require_own_process()
         with translated(f"cannot list {self._url}/{prefix}"):
             return Page(tuple(sorted(keys_below(self._entries, prefix, after or ""))), complete=True)
+
+    def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
+        found = sorted(self._stored(prefix, partial=False), key=lambda one: one.key)
+        return TimedPage(tuple(one for one in found if one.key > (after or "")), complete=True)
+
+    def leftovers(self, prefix: str) -> tuple[Stored, ...]:
+        return tuple(self._stored(prefix, partial=True))
+
+    def remove_leftover(self, key: str) -> None:
+        if not _is_partial(checked_key(key).rpartition("/")[2]):
+            raise InvalidInputError(f"{key!r} is not a half-written file")
+        self._require_own_process()
+        with translated(f"cannot delete {self._url}/{key}"):
+            self._remove(self._java.path(f"{self._url}/{key}"))
+
+    def _stored(self, prefix: str, *, partial: bool) -> list[Stored]:
+        """The files below a prefix: half-written ones, or all others."""
+        self._refuse_colon(checked_prefix(prefix))
+        self._require_own_process()
+        with translated(f"cannot list {self._url}/{prefix}"):
+            return list(self._stored_below(prefix, partial))
+
+    def _stored_below(self, prefix: str, partial: bool) -> Iterator[Stored]:
+        directory = self._java.path(f"{self._url}/{prefix}")
+        try:
+            statuses = self._files.util().listStatus(directory)
+        except Py4JJavaError as error:
+            if leads_nowhere(error):
+                return
+            raise
+        for entry, status in zip(self._java.named(statuses), statuses, strict=True):
+            if entry.is_directory:
+                yield from self._stored_below(f"{prefix}{entry.name}/", partial)
+            elif _is_partial(entry.name) is partial:
+                written = datetime.fromtimestamp(status.getModificationTime() / 1000, UTC)
+                yield Stored(f"{prefix}{entry.name}", int(status.getLen()), written)
 
     # --- files -----------------------------------------------------------------------------------------
 

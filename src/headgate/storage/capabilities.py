@@ -3,7 +3,8 @@
 A store is asked for a promise with `isinstance`. Every store gives the three that any storage can give:
 reading, writing and listing. `PutIfAbsent` and `RenameNoReplace` are extra, and decide which commit
 strategies a lake can use. `HoldObject` is for places that can be replaced under our feet, `ReachElsewhere`
-for those that other processes reach; `ReadTail`, `ListSizes` and `KnowsItsPlace` save requests.
+for those that other processes reach; `ReadTail`, `ListSizes` and `KnowsItsPlace` save requests; `ListTimes`
+and `ShowLeftovers` are for clearing up.
 
 Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
 `StorageRefusedError` when certainly nothing changed, `NoAnswerError` when that cannot be known.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol, runtime_checkable
 
 
@@ -31,6 +33,23 @@ class SizedPage:
     """A part of a listing: some keys in order, each with the bytes of its object."""
 
     sizes: tuple[tuple[str, int], ...]
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object in a listing: its bytes, and when it was written, by the clock of the storage."""
+
+    key: str
+    size_bytes: int
+    written_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TimedPage:
+    """A part of a listing: some objects in the order of their keys."""
+
+    objects: tuple[Stored, ...]
     complete: bool
 
 
@@ -119,6 +138,24 @@ class ListSizes(Protocol):
 
         One that is written or deleted during the call may be there or not.
         """
+        ...
+
+
+@runtime_checkable
+class ListTimes(Protocol):
+    def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
+        """As `list_sizes`, with the time of each object, at the same cost."""
+        ...
+
+
+@runtime_checkable
+class ShowLeftovers(Protocol):
+    def leftovers(self, prefix: str) -> tuple[Stored, ...]:
+        """What writes that died, or are under way, have left below `prefix`, and no listing shows."""
+        ...
+
+    def remove_leftover(self, key: str) -> None:
+        """Removes one of these; one that is not there is no error."""
         ...
 
 

@@ -14,12 +14,16 @@ from typing import TypeAlias
 from headgate.storage.capabilities import (
     HoldObject,
     ListSizes,
+    ListTimes,
     Page,
     PutIfAbsent,
     ReachElsewhere,
     RenameNoReplace,
+    ShowLeftovers,
     SizedPage,
     Store,
+    Stored,
+    TimedPage,
 )
 from headgate.storage.requests import (
     Answer,
@@ -31,6 +35,7 @@ from headgate.storage.requests import (
     Get,
     ListPage,
     ListSizesPage,
+    ListTimesPage,
     Missing,
     Put,
     Refused,
@@ -116,6 +121,24 @@ class _Sizing(_Intercepted):
         return answer
 
 
+class _Timing(_Intercepted):
+    def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
+        answer = self._ask(ListTimesPage(prefix, after))
+        assert isinstance(answer, TimedPage), answer
+        return answer
+
+
+class _Showing(_Intercepted):
+    # About the store itself, not about objects: nothing that a protocol sees.
+    def leftovers(self, prefix: str) -> tuple[Stored, ...]:
+        assert isinstance(self._store, ShowLeftovers)
+        return self._store.leftovers(prefix)
+
+    def remove_leftover(self, key: str) -> None:
+        assert isinstance(self._store, ShowLeftovers)
+        self._store.remove_leftover(key)
+
+
 class _Holding(_Intercepted):
     def hold(self, key: str) -> bool:
         # Not a request, so nothing to intercept.
@@ -137,6 +160,8 @@ _EXTRA: Mapping[type, type[_Intercepted]] = MappingProxyType(
         HoldObject: _Holding,
         ListSizes: _Sizing,
         ReachElsewhere: _Reaching,
+        ListTimes: _Timing,
+        ShowLeftovers: _Showing,
     }
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.errors import StorageError
-from headgate.storage.capabilities import ListInPages, ListSizes
+from headgate.storage.capabilities import ListInPages, ListSizes, ListTimes, Stored
 
 MAX_PAGES = 100_000
 
@@ -29,4 +29,15 @@ def all_sizes(store: ListSizes, prefix: str) -> dict[str, int]:
         if page.complete:
             return sizes
         after = page.sizes[-1][0]
+    raise StorageError(f"the listing of {prefix!r} did not end within {MAX_PAGES} pages")
+
+
+def all_times(store: ListTimes, prefix: str) -> list[Stored]:
+    """Every object below `prefix` with the time of its writing. Each page is observed at its own moment."""
+    found: list[Stored] = []
+    for _ in range(MAX_PAGES):
+        page = store.list_times(prefix, found[-1].key if found else None)
+        found.extend(page.objects)
+        if page.complete:
+            return found
     raise StorageError(f"the listing of {prefix!r} did not end within {MAX_PAGES} pages")

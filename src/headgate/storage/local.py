@@ -16,10 +16,11 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
-from headgate.storage.capabilities import Page, SizedPage, Tail
+from headgate.storage.capabilities import Page, SizedPage, Stored, Tail, TimedPage
 from headgate.storage.keys import checked_key, checked_prefix
 from headgate.storage.walking import EMPTY, Entries, keys_below
 
@@ -269,6 +270,29 @@ class LocalStore:
             found = [(key, _size(self._root / key)) for key in page.keys]
         return SizedPage(tuple((key, size) for key, size in found if size is not None), page.complete)
 
+    def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
+        page = self.list_page(prefix, after)
+        with _the_visible_step(f"cannot list {self._root / prefix}"):
+            found = [_stored(key, self._root / key) for key in page.keys]
+        return TimedPage(tuple(one for one in found if one is not None), page.complete)
+
+    def leftovers(self, prefix: str) -> tuple[Stored, ...]:
+        top = self._root / checked_prefix(prefix)
+        self._require_same_place(f"cannot list {top}")
+        with _the_visible_step(f"cannot list {top}"):
+            paths = sorted(path for path in top.rglob(f"{_PARTIAL_START}*{_PARTIAL_END}") if path.is_file())
+            found = [_stored(path.relative_to(self._root).as_posix(), path) for path in paths]
+        return tuple(one for one in found if one is not None)
+
+    def remove_leftover(self, key: str) -> None:
+        path = self._root / checked_key(key)
+        if not _is_partial(path.name):
+            raise InvalidInputError(f"{key!r} is not a half-written file")
+        self._require_same_place(f"cannot delete {path}")
+        with _the_visible_step(f"cannot delete {path}"):
+            path.unlink(missing_ok=True)
+        self._remove_empty_directories(path.parent)
+
     def _require_same_place(self, doing: str) -> None:
         if self._held is None:
             return
@@ -434,6 +458,15 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _stored(key: str, path: Path) -> Stored | None:
+    """A file in a listing; None if it was deleted meanwhile."""
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Stored(key, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
 
 
 def _entries(directory: Path) -> Entries:

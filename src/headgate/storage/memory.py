@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right, insort
+from collections.abc import Callable
+from datetime import datetime
 from itertools import islice, takewhile
 
 from headgate.forks import renew_after_fork
-from headgate.storage.capabilities import Page, SizedPage
+from headgate.host import SYSTEM
+from headgate.storage.capabilities import Page, SizedPage, Stored, TimedPage
 from headgate.storage.keys import checked_key, checked_prefix
 
 
 class MemoryStore:
     """A dictionary with a lock. Each operation is atomic; listings are in key order, one page."""
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str = "", now: Callable[[], datetime] = SYSTEM.now) -> None:
         self._name = name
+        self._now = now
+        self._times: dict[str, datetime] = {}
         self._lock = threading.Lock()
         self._objects: dict[str, bytes] = {}
         self._keys: list[str] = []
@@ -71,7 +76,15 @@ class MemoryStore:
             found = [(key, self._objects.get(key)) for key in page.keys]
         return SizedPage(tuple((key, len(data)) for key, data in found if data is not None), page.complete)
 
+    def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
+        page = self.list_page(prefix, after)
+        with self._lock:
+            found = [(key, self._objects.get(key), self._times.get(key)) for key in page.keys]
+        there = (Stored(key, len(data), at) for key, data, at in found if data is not None and at is not None)
+        return TimedPage(tuple(there), page.complete)
+
     def _set(self, key: str, data: bytes) -> None:
+        self._times[key] = self._now()
         if key not in self._objects:
             insort(self._keys, key)
         self._objects[key] = data

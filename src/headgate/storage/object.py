@@ -25,7 +25,7 @@ from headgate.errors import (
     StorageRefusedError,
     UnsupportedError,
 )
-from headgate.storage.capabilities import Page, SizedPage, Tail
+from headgate.storage.capabilities import Page, SizedPage, Stored, Tail, TimedPage
 from headgate.storage.keys import checked_key, checked_prefix
 
 KEYS_PER_PAGE = 1000
@@ -228,17 +228,22 @@ class ObjectStore:
         return Page(tuple(key for key, _ in page.sizes), page.complete)
 
     def list_sizes(self, prefix: str, after: str | None = None) -> SizedPage:
+        page = self.list_times(prefix, after)
+        return SizedPage(tuple((one.key, one.size_bytes) for one in page.objects), page.complete)
+
+    def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
         checked_prefix(prefix)
         with self._translated(f"cannot list {self._url}/{prefix}"):
             stream = obstore.list(
                 self._store, prefix.rstrip("/") or None, offset=after, chunk_size=self._keys_per_page
             )
-            found = [(entry["path"], entry["size"]) for entry in next(iter(stream), [])]
-            if found == sorted(found):
-                return SizedPage(tuple(found), complete=len(found) < self._keys_per_page)
+            found = [_stored(entry) for entry in next(iter(stream), [])]
+            keys = [one.key for one in found]
+            if keys == sorted(keys):
+                return TimedPage(tuple(found), complete=len(found) < self._keys_per_page)
             # No order to go on from (S3 directory buckets): the whole listing, as it comes.
-            found.extend((entry["path"], entry["size"]) for chunk in stream for entry in chunk)
-            return SizedPage(tuple(found), complete=True)
+            found.extend(_stored(entry) for chunk in stream for entry in chunk)
+            return TimedPage(tuple(found), complete=True)
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
@@ -248,6 +253,10 @@ class ObjectStore:
         except _RAISED_BY_OBSTORE as error:
             # Not chained: the text of obstore's error holds whole URLs, which can be signed.
             raise storage_error(doing, error) from None
+
+
+def _stored(entry: Any) -> Stored:
+    return Stored(entry["path"], entry["size"], entry["last_modified"])
 
 
 def _refuse_missing_bucket(error: Exception) -> None:

@@ -14,11 +14,13 @@ from typing import TypeAlias
 from headgate.errors import StorageError
 from headgate.storage.capabilities import (
     ListSizes,
+    ListTimes,
     Page,
     PutIfAbsent,
     RenameNoReplace,
     SizedPage,
     Store,
+    TimedPage,
 )
 
 
@@ -66,7 +68,13 @@ class ListSizesPage:
     after: str | None = None
 
 
-Request: TypeAlias = Get | Put | Create | Rename | Delete | ListPage | ListSizesPage
+@dataclass(frozen=True, slots=True)
+class ListTimesPage:
+    prefix: str
+    after: str | None = None
+
+
+Request: TypeAlias = Get | Put | Create | Rename | Delete | ListPage | ListSizesPage | ListTimesPage
 
 KINDS: Mapping[type, str] = MappingProxyType(
     {
@@ -77,6 +85,7 @@ KINDS: Mapping[type, str] = MappingProxyType(
         Delete: "delete",
         ListPage: "list",
         ListSizesPage: "list",
+        ListTimesPage: "list",
     }
 )
 """What requests are called where they are counted."""
@@ -109,7 +118,7 @@ class Failed:
     error: StorageError
 
 
-Answer: TypeAlias = Done | Refused | Found | Missing | Page | SizedPage | Failed
+Answer: TypeAlias = Done | Refused | Found | Missing | Page | SizedPage | TimedPage | Failed
 
 
 def perform(store: Store, request: Request) -> Answer:
@@ -136,6 +145,9 @@ def _perform(store: Store, request: Request) -> Answer:
         case ListSizesPage(prefix, after):
             assert isinstance(store, ListSizes), store
             return store.list_sizes(prefix, after)
+        case ListTimesPage(prefix, after):
+            assert isinstance(store, ListTimes), store
+            return store.list_times(prefix, after)
         case Create(key, data):
             assert isinstance(store, PutIfAbsent), store
             return Done() if store.put_if_absent(key, data) else Refused()

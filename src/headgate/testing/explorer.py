@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headgate.commit.machine import Ask, Finish, Machine
 from headgate.commit.outcome import Rejected, Unknown
 from headgate.errors import NoAnswerError, StorageRefusedError
-from headgate.storage.capabilities import Page, SizedPage
+from headgate.storage.capabilities import Page, SizedPage, Stored, TimedPage
 from headgate.storage.requests import (
     Answer,
     Create,
@@ -33,6 +34,7 @@ from headgate.storage.requests import (
     Get,
     ListPage,
     ListSizesPage,
+    ListTimesPage,
     Missing,
     Put,
     Refused,
@@ -477,6 +479,11 @@ def perform_on(
         case ListSizesPage(prefix, after):
             keys = _listed(objects, prefix, after, listed_by)
             return objects, SizedPage(tuple((key, len(objects[key])) for key in keys), complete=True)
+        case ListTimesPage(prefix, after):
+            keys = _listed(objects, prefix, after, listed_by)
+            # No protocol reads a clock, so there is one moment only.
+            stored = (Stored(key, len(objects[key]), datetime.min.replace(tzinfo=UTC)) for key in keys)
+            return objects, TimedPage(tuple(stored), complete=True)
 
 
 def _listed(objects: Objects, prefix: str, after: str | None, listed_by: Callable[[str], Any]) -> list[str]:

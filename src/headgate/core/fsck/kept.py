@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headgate.core.fsck.log import TableVersion
-from headgate.core.retention import kept_until
+from headgate.core.retention import held
 from headgate.model.retention import Retention
 
 
@@ -22,13 +22,6 @@ def kept_tables(
     versions: Sequence[TableVersion], retention: Retention, divisor: int, head: int
 ) -> Iterator[KeptTable]:
     """Of the versions of one table, in order, those that something is kept of."""
-    kept = kept_until(retention, retention.until, divisor)
-    following = [one.version.number for one in versions[1:]] + [head + 1]
-    for table, end in zip(versions, following, strict=True):
-        if table.dropped:
-            continue
-        number = table.version.number
-        if end > retention.until + 1 or number in retention.files.get(table.ref.uuid, ()):
-            yield KeptTable(table, files=True)
-        elif any(number <= one < end for one in kept):
-            yield KeptTable(table, files=False)
+    changes = [(one.version.number, one.dropped) for one in versions]
+    for one in held(changes, versions[0].ref.uuid, retention, divisor, head):
+        yield KeptTable(versions[one.place], one.files)
