@@ -13,6 +13,7 @@ from uuid import UUID
 
 from headgate.changes import Changes, ObjectChange
 from headgate.commit.driver import Driver
+from headgate.core.arguments import refuse_credential
 from headgate.core.lookup import nearest
 from headgate.core.view_rules import checked_sql, sources_of
 from headgate.errors import InvalidInputError, NotFoundError
@@ -146,6 +147,7 @@ def _parsed(sql: str) -> str:
 def _define(tx: Naming, name: str, definition: Definition, *, replace: bool) -> None:
     """Notes that an object is made, or takes the place of the one that has its name."""
     TableName.parse(name)
+    refuse_credential("the name of a view or mount", name)
     changes, current = tx.changes(), _current(tx, name)
     if current is not None and current.after is not None and replace:
         after = NamedObject(current.after.uuid, definition)
@@ -174,6 +176,7 @@ def _drop(tx: Naming, name: str) -> None:
 
 def _rename(tx: Naming, name: str, to: str) -> None:
     TableName.parse(to)
+    refuse_credential("the name of a view or mount", to)
     current = _found(tx, name)
     tx.changes().require_free(to, tx.base)
     if current.before is None and current.after is not None:

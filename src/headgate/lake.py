@@ -33,6 +33,7 @@ from headgate.core.settings import CANDIDATES
 from headgate.envelope import Envelope, make_envelope
 from headgate.errors import (
     AlreadyExistsError,
+    ConflictError,
     InvalidInputError,
     NotFoundError,
     StorageError,
@@ -500,15 +501,25 @@ class Lake(LakeServices, LakeRetention, LakeObjects):
         Costs what the versions since the last recovery need. Plans that nobody carries out, and that are
         older than `patience`, are cancelled. Hooks that are due are run if they are registered here.
         """
-        recovery = Recovery(self._steward)
-        dead = self._dead_plans(patience)
-        cancelled = None if not dead else self._run(("recover",), lambda tx: _cancel_all(tx, dead))
-        report = recovery.run()
+        dead, cancelled = self._give_up_dead_plans(patience)
+        report = Recovery(self._steward).run()
         if cancelled is None:
             return report
         return replace(
             report, cancelled_plans=tuple(txid.text for txid in dead), cancelled_by=cancelled.version
         )
+
+    def _give_up_dead_plans(self, patience: timedelta) -> tuple[tuple[TxId, ...], CommitResult | None]:
+        """Cancels plans that nobody carries out. Whoever else ends one meanwhile does not stop recovery."""
+        for _ in range(self._retry.attempts):
+            dead = self._dead_plans(patience)
+            if not dead:
+                break
+            try:
+                return dead, self._run(("recover",), partial(_cancel_all, plans=dead))
+            except ConflictError:
+                continue  # completed or cancelled by another one: look again
+        return (), None
 
     def _dead_plans(self, patience: timedelta) -> tuple[TxId, ...]:
         newest = self._refreshed()

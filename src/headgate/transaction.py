@@ -7,6 +7,7 @@ another writer can see exists before the record is decided.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from headgate.commit.announcements import Announcements
 from headgate.commit.driver import Driver, Waiting
 from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
-from headgate.core.arguments import public_properties, tag_name, texts
+from headgate.core.arguments import public_properties, refuse_credential, tag_name, texts
 from headgate.core.candidates import Beginning, candidates
 from headgate.core.conflict import Rebasable, find_conflicts, next_step, resolve
 from headgate.core.isolation import Isolation
@@ -172,6 +173,8 @@ class Transaction(Catalog[None]):
         """Removes lake properties; one that is not there is no error."""
         self._require_open()
         gone = frozenset(texts("property names", names))
+        for name in gone - self._base.properties.keys():
+            refuse_credential("the name of a property", name)
         before = self._changes.properties
         kept = {name: value for name, value in before.set.items() if name not in gone}
         self._changes = replace(self._changes, properties=PropertyChange(kept, before.removed | gone))
@@ -213,6 +216,7 @@ class Transaction(Catalog[None]):
         `details` are kept with it. Committing it is refused if a pending plan has some of the inputs.
         """
         self._require_open()
+        refuse_credential("what is kept with the plan", json.dumps(details or {}, ensure_ascii=False))
         marks = frozenset(file_mark(path) for path in inputs)
         plan = PendingPlan(
             txid=self._txid,

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from uuid import UUID
 
@@ -16,19 +17,21 @@ from headgate.carrying import over_compaction, over_row_changes
 from headgate.changes import Changes, NewTable, TableChange, TableRead
 from headgate.changing import Changed, Changing, finished
 from headgate.compacting import Rewriting, rewritten
-from headgate.core.arguments import public_properties, texts
+from headgate.core.arguments import public_properties, refuse_credential, texts
 from headgate.core.evidence import Evidence
 from headgate.core.footprint import Read
 from headgate.core.lookup import found_table, not_a_table
 from headgate.core.merging import MergeSpec, assignments
+from headgate.core.refresh_plan import VIEW_SQL
 from headgate.core.settings import OF_TABLES, check_settings
+from headgate.core.view_rules import checked_sql
 from headgate.engines import engine_of, merge_engine, row_engine
 from headgate.errors import InvalidInputError, NotFoundError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.arrow_files import read_rows
 from headgate.iceberg.binding import bind_text
 from headgate.iceberg.bound import Bound
-from headgate.iceberg.columns import require_sound
+from headgate.iceberg.columns import require_sound, with_clean_docs
 from headgate.iceberg.ddl import parse_columns
 from headgate.iceberg.evolution import Evolution, Step, Subject
 from headgate.iceberg.loader import TableLoader
@@ -63,6 +66,10 @@ if TYPE_CHECKING:
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatchReader | DataFrame"
 """What a table takes: a Spark DataFrame, a pyarrow Table for small data, in a transaction also batches."""
+
+
+_RULES = MappingProxyType({VIEW_SQL: checked_sql})
+"""Of table properties whose values have rules of their own: a query may compare a column named `token`."""
 
 
 class OpenTransaction(Protocol):
@@ -223,7 +230,7 @@ class TableWriter(Evolvable[None]):
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Sets table properties."""
-        change, given = self._change(), public_properties(properties)
+        change, given = self._change(), public_properties(properties, _RULES)
         check_settings(given, OF_TABLES)
         merged = PropertyChange({**change.properties.set, **given}, change.properties.removed - set(given))
         self._tx.note(replace(change, properties=merged))
@@ -231,6 +238,8 @@ class TableWriter(Evolvable[None]):
     def remove_properties(self, *names: str) -> None:
         """Removes table properties; one that is not there is no error."""
         change, gone = self._change(), frozenset(texts("property names", names))
+        for name in gone - self._metadata(change).properties.keys():
+            refuse_credential("the name of a property", name)
         kept = {name: value for name, value in change.properties.set.items() if name not in gone}
         merged = PropertyChange(kept, change.properties.removed | gone)
         self._tx.note(replace(change, properties=merged))
@@ -371,6 +380,7 @@ def create(
 ) -> TableWriter:
     """Notes that a table is to be made."""
     parsed = TableName.parse(name)
+    refuse_credential("the name of a table", name)
     tx.changes().require_free(name, tx.base)
     noted = tx.changes().tables.get(name)
     if noted is not None and not noted.dropped:
@@ -385,7 +395,7 @@ def create(
     # The same for every attempt of the transaction, and for no other transaction.
     digest = hashlib.sha256(f"{tx.id}/{parsed}".encode()).digest()
     uuid = str(UUID(bytes=digest[:16], version=4))
-    given = public_properties(properties)
+    given = public_properties(properties, _RULES)
     check_settings(given, OF_TABLES)
     new = NewTable(uuid, columns, spec, order, given)
     # A table of this name that was dropped before still goes: others may have it under another name by now.
@@ -437,6 +447,7 @@ def drop(tx: OpenTransaction, name: str) -> None:
 def rename(tx: OpenTransaction, name: str, to: str) -> None:
     """Notes that a table is to get another name. Its files stay where they are."""
     TableName.parse(to)
+    refuse_credential("the name of a table", to)
     tx.changes().require_free(to, tx.base)
     noted = tx.changes().tables.get(name)
     if noted is not None and noted.dropped:
@@ -453,17 +464,24 @@ def finish(tx: OpenTransaction) -> None:
 
 
 def schema_of(given: Any) -> Schema:
-    """An Iceberg schema from an Arrow schema, from DDL, or from an Iceberg schema; with fresh field ids."""
+    """An Iceberg schema from an Arrow schema, from DDL, or from an Iceberg schema; with fresh field ids.
+
+    What looks like a credential in the description of a column is replaced.
+    """
+    return assign_fresh_schema_ids(with_clean_docs(_as_iceberg(given)))
+
+
+def _as_iceberg(given: Any) -> Schema:
     if isinstance(given, str):
-        return assign_fresh_schema_ids(Schema(*parse_columns(given).fields))
+        return Schema(*parse_columns(given).fields)
     if isinstance(given, pa.Schema):
-        return assign_fresh_schema_ids(schema_from_arrow(given))
+        return schema_from_arrow(given)
     if isinstance(given, Schema):
-        return assign_fresh_schema_ids(given)
+        return given
     if is_from_spark(given):
         from headgate.spark.types import schema_from_spark
 
-        return assign_fresh_schema_ids(schema_from_spark(given))
+        return schema_from_spark(given)
     raise InvalidInputError(
         "a schema is DDL, a Spark schema, a pyarrow Schema or an Iceberg Schema, "
         f"not a {type(given).__name__}"

@@ -17,7 +17,9 @@ from headgate.model.identifiers import Version
 from headgate.steward.hooks.hook import Hook
 from headgate.storage.capabilities import Store
 from headgate.storage.counting import Tally, counted
+from headgate.storage.intercept import Proceed, intercepted
 from headgate.storage.memory import MemoryStore
+from headgate.storage.requests import Answer, Create, Request
 from tests.compactions import compact_files
 from tests.steward.shop import Refusing
 from tests.steward.test_crash_sweep import Told, require_whole, rows, unfinished
@@ -260,3 +262,27 @@ def test_hooks_that_nobody_here_can_run_cost_one_request_each() -> None:
     assert len(other.run_hooks(retry=True).open) == 20
     assert tally.counts()["get"] <= 22
     assert "put" not in tally.counts()
+
+
+def test_two_who_give_up_the_same_plan() -> None:
+    """The second one finds that it was done, and goes on with the rest."""
+    store = MemoryStore()
+    lake = hg.Lake.init(store, strategy="conditional")
+    table = lake.create_table("a.b", "id BIGINT, name STRING")
+    table.append(rows(1))
+    with lake.transaction() as tx:
+        tx.plan("compaction", "a.b", [file.path for file in table.files()], ["/a/b"])
+    store.delete(entry_key(2))
+    cancelled_by = []
+
+    def overtake(request: Request, proceed: Proceed) -> Answer:
+        if isinstance(request, Create) and not cancelled_by:
+            cancelled_by.append(None)
+            cancelled_by.append(hg.Lake.open(store).recover(patience=timedelta(0)).cancelled_by)
+            store.delete(entry_key(2))
+        return proceed(request)
+
+    report = hg.Lake.open(intercepted(store, overtake)).recover(patience=timedelta(0))
+    assert cancelled_by == [None, 4]
+    assert (report.cancelled_plans, report.until) == ((), 4)
+    assert lake.version == 4

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
-from headgate.core.secrets import is_secret_name
+from headgate.core.secrets import is_secret_name, looks_secret
 from headgate.errors import InvalidInputError
 from headgate.model.identifiers import MAX_NUMBER, Version
 from headgate.model.record import AppBatch
+
+NO_CHECKS: Mapping[str, Callable[[str], object]] = MappingProxyType({})
 
 
 def texts(what: str, values: Iterable[str]) -> tuple[str, ...]:
@@ -46,21 +49,43 @@ def tag_name(name: str) -> str:
         raise InvalidInputError(
             f"{name!r} is not a name for a tag", "leave out spaces around it, and line ends"
         )
+    refuse_credential("the name of a tag", checked)
     return checked
 
 
-def public_properties(properties: Mapping[str, str]) -> dict[str, str]:
+def refuse_credential(what: str, text: str) -> None:
+    """Refuses a text that looks like a credential: no later commit could take it out of the log again.
+
+    `what` names it in the error, which does not show it.
+    """
+    if looks_secret(text):
+        raise InvalidInputError(
+            f"{what} looks like a credential, or has one in it, and everybody who reads the lake could read "
+            "it for ever",
+            "leave it out, and keep it outside of the lake",
+        )
+
+
+def public_properties(
+    properties: Mapping[str, str], checks: Mapping[str, Callable[[str], object]] = NO_CHECKS
+) -> dict[str, str]:
     """Properties of a lake or table, which are kept for ever for everybody who reads the lake.
 
-    A name that says secret is refused: no later commit could take the value out of the log again.
+    A name that says secret is refused, and a value that looks so: no later commit could take the value out of
+    the log again. `checks` are those of values that have rules of their own, by name.
     """
-    for name in text_by_name(properties):
+    for name, value in text_by_name(properties).items():
+        if name in checks:
+            checks[name](value)
+            continue
         if is_secret_name(name):
             raise InvalidInputError(
                 f"the property name {name!r} says that its value is a credential, and everybody who reads "
                 "the lake could read it for ever",
                 "keep it outside of the lake; if it is no credential, choose another name",
             )
+        refuse_credential("the name of a property", name)
+        refuse_credential(f"the value of the property {name!r}", value)
     return dict(properties)
 
 
@@ -75,6 +100,7 @@ def app_batch(app: tuple[str, int]) -> AppBatch:
     match app:
         case (str(name), int(batch)) if name and not isinstance(batch, bool) and 0 <= batch <= MAX_NUMBER:
             require_unicode("the name of the application", name)
+            refuse_credential("the name of the application", name)
             return AppBatch(name, batch)
     raise InvalidInputError(
         f"app must be a name and a batch number from 0 to 2^63 - 1, but is {_shown(app)}",

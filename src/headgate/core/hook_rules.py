@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from graphlib import CycleError, TopologicalSorter
 
-from headgate.core.arguments import texts
+from headgate.core.arguments import refuse_credential, texts
 from headgate.core.lookup import nearest
 from headgate.errors import InvalidInputError
 from headgate.model.control_entry import HookRun
@@ -102,6 +102,7 @@ def in_order(rules: Sequence[HookRule]) -> tuple[HookRule, ...]:
             raise InvalidInputError(
                 f"{rule.name!r} cannot be the name of a hook", "use letters, digits, '_', '-' and '.'"
             )
+        refuse_credential("the name of a hook", rule.name)
         if rule.name in known:
             raise InvalidInputError(f"two hooks are called {rule.name}", "rename one of them")
         known[rule.name] = rule

@@ -1,9 +1,9 @@
 """Removing credentials from what is written into the log: the log is for everybody who may read the lake.
 
 What is looked for: names that say secret, with the value that follows (`password=…`, `"token": …`,
-`x-api-key: …`, `--secret …`), the user part of URLs, the value of an authorization, private keys, and shapes
-that are secrets by themselves. Too much is removed rather than too little. A secret without a name and
-without a known shape, as in `mysql -phunter2`, cannot be recognised.
+`x-api-key: …`, `--secret …`, also inside of one text), the user part of URLs, the value of an authorization,
+private keys, and shapes that are secrets by themselves. Too much is removed rather than too little. A secret
+without a name and without a known shape, as in `mysql -phunter2`, cannot be recognised.
 
 Each text is read a bounded number of times, however long it is and whatever is in it: no pattern can start
 twice on the same run of characters, which is what makes a search quadratic.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import Enum
 
 REDACTED = "***"
 MAX_ARGUMENT = 4096
@@ -26,6 +27,12 @@ _SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 _OPTION = re.compile(r"--?(?P<name>[\w.\-]+)")
+_ANNOUNCING = re.compile(
+    # An argument that only says what comes next: `password:`, `{"token":`, `X-Api-Key=`, `Bearer`.
+    r"(?P<scheme>bearer|basic|digest|negotiate|aws4-hmac-sha256)|[\s\"'{\\]*+-{0,2}(?P<name>[\w.\-]++)[\"'\\]*+[:=]\s*+",
+    re.IGNORECASE,
+)
+_KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"
 _USER_OPTIONS = frozenset({"-u", "--user", "--proxy-user"})
 """Options whose value is `user:password`, as curl's."""
 
@@ -40,6 +47,10 @@ _VALUE = re.compile(
     r"\\\".*?(?:\\\"|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)"
     rf"|\[[^\]]*+\]?|\{{[^}}]*+\}}?|{_SCHEME}[^\s&;,\"'}}\]]++",
     re.IGNORECASE | re.DOTALL,
+)
+_OPTION_AND_VALUE = re.compile(
+    # In one text, as a command line: `tool --password …`. What begins with a dash is the next option.
+    r"(?<![^\s\"'])--?(?P<name>[\w.\-]++)\s++(?P<value>\"[^\"]*+\"?|'[^']*+'?|[^\s\-\"'][^\s\"']*+)"
 )
 _REST_OF_LINE = re.compile(r"[^\r\n\"']++")
 
@@ -56,19 +67,24 @@ _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
     # hold a `/` that should have been encoded; `host:80/a@b` has none.
     (re.compile(r"(?<=://)[^\s/?#@:\"']{1,256}:(?!\d{1,5}[/?#])[^\s\"'@]{1,256}@"), f"{REDACTED}@"),
     (re.compile(r"(?<=://)[^/?#\s]*@"), f"{REDACTED}@"),
+    # The same, encoded as a part of another URL.
+    (re.compile(r"(?<=%3A%2F%2F)[^\s/?#&]{1,512}%40", re.IGNORECASE), f"{REDACTED}%40"),
+    # Of some services the path is the credential.
+    (re.compile(r"(?<=hooks\.slack\.com/)[^\s\"']++", re.IGNORECASE), REDACTED),
     # `basic` is a word of English too: then no digit, capital or sign of base64 follows.
     (
         re.compile(r"(?P<keep>\b(?i:bearer|basic)\s++)(?=[\w.~\-]{0,200}[A-Z0-9+/=])[\w.~+/=\-]{8,}"),
         rf"\g<keep>{REDACTED}",
     ),
     # Keys of AWS and Google, JSON web tokens, then tokens of GitHub, GitLab, Slack, Databricks, Hugging Face,
-    # Stripe and OpenAI.
+    # Stripe, OpenAI, npm, PyPI and SendGrid.
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"), REDACTED),
     (re.compile(r"\bAIza[\w\-]{30,}"), REDACTED),
     (re.compile(r"(?<![\w\-])eyJ[\w\-]{8,}+\.[\w\-]++\.?[\w\-]*+"), REDACTED),
     (re.compile(r"\b(?:gh[pousr]_|github_pat_|xox[abprs]-|glpat-)[\w\-]{10,}"), REDACTED),
     (re.compile(r"\b(?:dapi[0-9a-f]{32}|hf_[A-Za-z0-9]{20,})"), REDACTED),
     (re.compile(r"\b(?:[sr]k_(?:live|test)_\w{10,}|sk-[\w\-]{20,})"), REDACTED),
+    (re.compile(r"\b(?:npm_[A-Za-z0-9]{20,}|pypi-[\w\-]{20,}|SG\.[\w\-]{16,}\.[\w\-]{16,})"), REDACTED),
 )
 
 
@@ -80,33 +96,61 @@ def is_secret_name(name: str) -> bool:
 def without_secrets(args: Iterable[str]) -> tuple[str, ...]:
     """`args` with everything that looks like a credential replaced, each cut to a bounded length.
 
-    Also the argument that follows an option such as `--password`, and all that stands behind `--password=`.
+    Also what stands in an argument of its own behind one that announces it: `--password`, `password:`,
+    `Bearer`, the begin of a private key. And all that stands behind `--password=` in one argument.
     """
     cleaned: list[str] = []
-    value_is_secret = False
+    expected = _Expected.NOTHING
     for arg in args:
-        option = _OPTION.fullmatch(arg)
-        names_secret = option is not None and is_secret_name(option["name"])
-        before = cleaned[-1] if cleaned else ""
-        if (value_is_secret and not names_secret) or (before in _USER_OPTIONS and ":" in arg):
+        before, expected = expected, _expected_after(arg, expected)
+        names_value = expected is _Expected.VALUE
+        hidden = before is _Expected.KEY or (before is _Expected.VALUE and not names_value)
+        if hidden or (cleaned and cleaned[-1] in _USER_OPTIONS and ":" in arg):
             cleaned.append(REDACTED)
-            value_is_secret = False
-            continue
-        value_is_secret = names_secret
-        cleaned.append(_shortened(_clean_argument(arg)))
+        else:
+            cleaned.append(_shortened(_clean_argument(arg)))
     return tuple(cleaned)
 
 
+class _Expected(Enum):
+    """What the next argument is, by those before it."""
+
+    NOTHING = "nothing in particular"
+    VALUE = "the value of a secret"
+    KEY = "a part of a private key"
+
+
+def _expected_after(arg: str, before: _Expected) -> _Expected:
+    begun, ended = arg.rfind(_KEY_BEGINS), arg.rfind(_KEY_ENDS)
+    if before is _Expected.KEY or begun >= 0:
+        # Whether it is a private one may stand in later arguments; where it ends, too.
+        return _Expected.NOTHING if ended > begun and arg.endswith("-----") else _Expected.KEY
+    option = _OPTION.fullmatch(arg)
+    name = _ANNOUNCING.fullmatch(arg)
+    says_secret = (option is not None and is_secret_name(option["name"])) or (
+        name is not None and (name["scheme"] is not None or is_secret_name(name["name"]))
+    )
+    return _Expected.VALUE if says_secret else _Expected.NOTHING
+
+
 def without_secret_values(properties: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Names and values; a value is replaced if its name says secret, and cleaned otherwise."""
-    return {name: REDACTED if is_secret_name(name) else clean_text(value) for name, value in properties}
+    """Names and values; a value is replaced if its name says secret, and cleaned otherwise, as names are."""
+    return {
+        clean_text(name): REDACTED if is_secret_name(name) else clean_text(value)
+        for name, value in properties
+    }
 
 
 def clean_text(text: str) -> str:
     """`text` with every part that looks like a credential replaced, in time proportional to its length."""
     for pattern, replacement in _SHAPES:
         text = pattern.sub(replacement, text)
-    return _without_named_values(text)
+    return _OPTION_AND_VALUE.sub(_without_value, _without_named_values(text))
+
+
+def looks_secret(text: str) -> bool:
+    """Whether a part of `text` looks like a credential."""
+    return clean_text(text) != text
 
 
 def _clean_argument(arg: str) -> str:
@@ -135,6 +179,12 @@ def _without_named_values(text: str) -> str:
             parts += (text[done : found.end()], _redacted_like(value[0], found["quote"] or ""))
             done = value.end()
     return "".join((*parts, text[done:]))
+
+
+def _without_value(option: re.Match[str]) -> str:
+    if not is_secret_name(option["name"]):
+        return option[0]
+    return option[0][: option.start("value") - option.start()] + REDACTED
 
 
 def _redacted_like(value: str, quote_of_name: str) -> str:

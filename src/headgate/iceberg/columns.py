@@ -27,7 +27,8 @@ from pyiceberg.types import (
     StructType,
 )
 
-from headgate.core.arguments import require_unicode
+from headgate.core.arguments import refuse_credential, require_unicode
+from headgate.core.secrets import clean_text, looks_secret
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow import schema_from_arrow
 from headgate.iceberg.ddl import parse_type
@@ -122,14 +123,19 @@ def with_added(
     ids = itertools.count(columns.last_id + 1)
     field_id = next(ids)
     # The function takes a type as well as a schema, and returns the same; its annotation knows schemas only.
-    fresh: Any = assign_fresh_schema_ids(type_of(given_type), lambda: next(ids))
-    field = NestedField(field_id, name, fresh, required=False, doc=doc)
+    fresh: Any = assign_fresh_schema_ids(_type_with_clean_docs(given_type), lambda: next(ids))
+    field = NestedField(field_id, name, fresh, required=False, doc=None if doc is None else clean_text(doc))
     beside = _beside(columns.schema, parent, parent_path, position)
     schema = _edited(
         columns.schema,
         lambda owner, fields: _placed(fields, field, position, beside) if owner == parent else fields,
     )
     return Columns(schema, next(ids) - 1)
+
+
+def _type_with_clean_docs(given: Any) -> IcebergType:
+    column = NestedField(1, "column", type_of(given))
+    return with_clean_docs(Schema(column)).fields[0].field_type
 
 
 def with_dropped(columns: Columns, path: str, used: Callable[[int], str | None]) -> Columns:
@@ -219,10 +225,23 @@ def with_doc(columns: Columns, path: str, doc: str | None) -> Columns:
     """The columns with another description of one; None for none."""
     place = _place(columns.schema, path)
     problems = [] if place.in_struct else ["elements of lists, keys and values of maps have no description"]
+    doc = None if doc is None else clean_text(doc)
     if doc == place.field.doc:
         problems.append("it is described so already")
     _refuse(f"the column {path} cannot be described", problems)
     return _with_field(columns, place, doc=doc)
+
+
+def with_clean_docs(schema: Schema) -> Schema:
+    """The columns, with what looks like a credential replaced in their descriptions.
+
+    They are kept for ever, and may come from elsewhere with a whole schema: nothing is refused for them.
+    """
+    return _edited(schema, lambda _, fields: tuple(map(_with_clean_doc, fields)))
+
+
+def _with_clean_doc(field: NestedField) -> NestedField:
+    return field if field.doc is None else field.model_copy(update={"doc": clean_text(field.doc)})
 
 
 def require_sound(schema: Schema, table: str) -> None:
@@ -240,6 +259,9 @@ def _unsound(kind: IcebergType, path: str) -> Iterator[str]:
         for field in fields:
             if not field.name.strip():
                 yield f"{path}{'.' if path else ''}{field.name!r} is not a name"
+            elif looks_secret(field.name):
+                where = f" in {path}" if path else ""
+                yield f"a name{where} looks like a credential; is it the header of a file, or its first row?"
             elif names.count(field.name.lower()) > 1:
                 yield f"{path}{'.' if path else ''}{field.name} is there twice, if upper case is lower case"
     for field in fields:
@@ -390,6 +412,7 @@ def _name_problems(schema: Schema, parent: int, name: str, besides: int | None =
         yield f"{name!r} is not a name"
         return
     require_unicode("the name of a column", name)
+    refuse_credential("the name of a column", name)
     if "." in name:
         yield "a dot in a name would look like a path"
     for field in _siblings(schema, parent):
