@@ -327,10 +327,12 @@ class Changes:
         """Refuses a name that a table, a view or a mount has after the changes."""
         found = "table" if name in self.tables_on(base) else None
         if name in (objects := self.objects_on(base)):
-            found = objects[name].kind
+            kind = objects[name].kind
+            found = kind if kind == "view" else f"{kind} mount"
         if found is not None:
+            replaced = "" if found == "table" else ", replace it (replace=True, --replace)"
             raise AlreadyExistsError(
-                f"there is a {found} {name} already", "choose another name, or drop it first"
+                f"there is a {found} {name} already", f"choose another name{replaced}, or drop it first"
             )
 
     def with_read(self, read: TableRead) -> Changes:

@@ -14,7 +14,7 @@ HeadgateError
 │   └── NoAnswerError        it may have been done       -> read back before trusting anything
 │       └── NotOfferedError  the service lacks it        -> use another strategy
 ├── HookFailedError          the action of a hook failed -> mend the cause, run the hook again
-├── CorruptLakeError         an invariant is broken      -> stop writing, look at the named object
+├── CorruptLakeError         an invariant is broken      -> stop writing, run headgate fsck
 └── InternalError            our bug                     -> report it
 ```
 
@@ -148,7 +148,7 @@ class CorruptLakeError(HeadgateError):
     """Something on storage breaks a rule that Headgate never breaks: it was changed by something else."""
 
     kind = "corrupt-lake"
-    usual_step = "stop writing to this lake and look at the object named above"
+    usual_step = "stop writing to this lake; headgate fsck says what is damaged, and what to do about it"
 
 
 class InternalError(HeadgateError):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headgate.lake import Lake
+    from headgate.table import Table
     from headgate.transaction import Transaction
     from headgate.view import LakeView
 
@@ -89,6 +90,14 @@ def refresh(lake: Lake, spark: SparkSession, tx: Transaction, name: str) -> Refr
     return todo
 
 
+def require_materialized(table: Table) -> None:
+    """Refuses what cannot be refreshed."""
+    if table.kind != "materialized view":
+        raise InvalidInputError(
+            f"{table.name} is a {table.kind}, and no materialized view", "only these are refreshed"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class _Stale:
     """A materialized view as it was refreshed at version `since`, and the lake as it is at `state`."""
@@ -103,10 +112,7 @@ class _Stale:
     @classmethod
     def of(cls, lake: Lake, spark: SparkSession, name: str, state: LakeState) -> _Stale:
         table = lake.table(name, version=state.version.number)
-        if table.kind != "materialized view":
-            raise InvalidInputError(
-                f"{name} is a {table.kind}, and no materialized view", "only these are refreshed"
-            )
+        require_materialized(table)
         properties = table.properties
         since = properties.get(REFRESHED_AT, "")
         if not since.isdecimal() or int(since) > state.version.number:

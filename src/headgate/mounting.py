@@ -63,7 +63,7 @@ def host_mount(
     if format == Format.CSV.value:
         raise InvalidInputError("a directory of CSV files has options of its own", "use mount_csv")
     if format not in allowed:
-        raise InvalidInputError(f"{format!r} is not a format", f"choose one of {', '.join(allowed)}")
+        raise InvalidInputError(f"{format!r} is not a format", f"choose one of csv, {', '.join(allowed)}")
     path, kind = _directory(directory, lake), Format(format)
     if kind is Format.TEXT and schema is not None:
         raise InvalidInputError("text files have one column, value STRING", "leave the schema out")
@@ -128,7 +128,7 @@ def _told_by(name: str, path: Path, kind: Format) -> tuple[SourceFile, ...]:
     try:
         return listed(name, path, kind)
     except StorageError as error:
-        raise InvalidInputError(error.problem, "say what the columns are with schema=") from error
+        raise InvalidInputError(error.problem, "say what the columns are: schema=, or --schema") from error
 
 
 def listed(name: str, path: Path, kind: Format) -> tuple[SourceFile, ...]:

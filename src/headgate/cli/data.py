@@ -237,8 +237,11 @@ def sql(
 ) -> None:
     """Run a query with Spark on this machine, on the tables of one version, and print its result."""
     with reported(as_json=json):
+        from headgate.core.query import find_mentions
+
         wanted = output_as or default_format()
         view = open_at(place, option, version, timestamp, tag)
+        find_mentions(query, view.tables())  # refuses what is no query, before Spark is started
         asked, more = _asked(limit, wanted, json)
         with engine() as spark:
             result = view.sql(spark, query)

@@ -105,7 +105,10 @@ def _translated(log: Path) -> Iterator[None]:
             raise
         text = _cause(str(error).strip())
         if "JAVA_GATEWAY_EXITED" in text:
-            raise UnsupportedError(f"Spark did not start: {_end(log) or text}") from error
+            raise UnsupportedError(
+                f"Spark did not start: {_end(log) or text}",
+                "mend what it says; it needs a working Java, free memory, and space for temporary files",
+            ) from error
         if _CONDITION.match(text):
             raise InvalidInputError(f"Spark refuses: {text}", "correct the query or the data") from error
         raise StorageError(f"Spark failed: {text.splitlines()[0]}") from error

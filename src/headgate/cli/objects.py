@@ -84,7 +84,9 @@ def _query(sql: str | None, file: Path | None) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{file} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        problem = f"{file} cannot be read: {reason}"
+        raise InvalidInputError(problem, "check the path given with --file") from error
 
 
 @app.command(
@@ -149,7 +151,10 @@ def refresh(
     If nothing that it reads has changed, no version is made.
     """
     with reported(as_json=json):
+        from headgate.materializing import require_materialized
+
         lake = open_with_hooks(place, option, config)
+        require_materialized(lake.table(name))  # before Spark is started
         with engine() as spark:
             result = lake.refresh(spark, name)
         if json:

@@ -45,13 +45,13 @@ Config = Annotated[
 USUAL_CONFIG = Path("headgate.toml")
 
 
-def store_options(given: list[str] | None) -> dict[str, str]:
-    """The options of the storage by name."""
+def store_options(given: list[str] | None, flag: str = "--option") -> dict[str, str]:
+    """The options of the storage by name, as they were given with `flag`."""
     options: dict[str, str] = {}
     for text in given or []:
         name, equals, value = text.partition("=")
         if not (name and equals):
-            raise InvalidInputError(f"the option {text!r} has no value", "write it as --option NAME=VALUE")
+            raise InvalidInputError(f"the option {text!r} has no value", f"write it as {flag} NAME=VALUE")
         options[name] = value
     return options
 

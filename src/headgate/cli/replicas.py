@@ -68,7 +68,7 @@ def replicate(
         if target is None:
             _promote(lake, json=json)
             return
-        options = store_options(target_option)
+        options = store_options(target_option, "--target-option")
         with counting("versions") as progress:
             bar = partial(progress, "replicating")
             report = lake.replicate(target, options=options, adopt=adopt, progress=bar)

@@ -20,7 +20,9 @@ _WATCHED: ContextVar[list[Lake] | None] = ContextVar("watched", default=None)
 def begin_watching(file: Path) -> Callable[[], None]:
     """From now on lakes that the command opens are watched; the result writes down what they did."""
     if not file.parent.is_dir():
-        raise InvalidInputError(f"--metrics-file: there is no directory {file.parent}")
+        raise InvalidInputError(
+            f"--metrics-file: there is no directory {file.parent}", "make it, or name another file"
+        )
     watched: list[Lake] = []
     _WATCHED.set(watched)
     return lambda: _write(file, watched)

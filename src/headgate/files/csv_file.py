@@ -74,6 +74,13 @@ def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
     """
     with source.opened(lambda _: None) as file, _reader(file.stream, source, dialect, None) as reader:
         schema: pa.Schema = reader.schema
+    try:
+        _ = schema.names
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            f"{source}, row 1: the names of columns are not UTF-8: {error.reason}",
+            "save the file as UTF-8; if it is compressed or another format, say so by its ending or --format",
+        ) from error
     numbers = [f.name for f in schema if pa.types.is_floating(f.type) or pa.types.is_integer(f.type)]
     if not numbers or len(set(schema.names)) < len(schema.names):
         return schema

@@ -41,7 +41,9 @@ def _opened(source: SourceFile) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(source.path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise InvalidInputError(f"{source} is not a Parquet file: {error}") from error
+        raise InvalidInputError(
+            f"{source} is not a Parquet file: {error}", "replace the file, or say what it is with --format"
+        ) from error
 
 
 def _without_ids(kind: pa.DataType) -> pa.DataType:

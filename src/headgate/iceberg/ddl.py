@@ -240,7 +240,10 @@ class _Parser:
     def _failure(self, problem: str, token: Token | None = None) -> InvalidInputError:
         at = token or self._peek()
         shown = f"{self._text[: at.position]}»{self._text[at.position :]}"
-        return InvalidInputError(f"the schema cannot be read: {problem}: {shown}", "see Spark's DDL")
+        return InvalidInputError(
+            f"the schema cannot be read: {problem}: {shown}",
+            "write it as 'id BIGINT NOT NULL, ts TIMESTAMP'; docs/tables.md has all types",
+        )
 
 
 def _tokens(text: str) -> Iterator[Token]:

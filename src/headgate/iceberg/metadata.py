@@ -59,7 +59,8 @@ class TableMetadata:
         version = source.number("format-version")
         if version != FORMAT_VERSION:
             raise UnsupportedError(
-                f"{origin} is of Iceberg format {version}; only {FORMAT_VERSION} is supported"
+                f"{origin} is of Iceberg format {version}; only {FORMAT_VERSION} is supported",
+                "upgrade headgate, or have the table written with the format version that it reads",
             )
         for name in ("table-uuid", "location", "schemas", "partition-specs", "current-schema-id"):
             if name not in source.fields:

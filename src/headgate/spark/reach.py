@@ -47,7 +47,10 @@ def way_to_write(spark: SparkSession, store: Store, *, lists_or_maps: bool) -> W
     in_workers = Way.CARRIED if isinstance(store, HadoopStore) else Way.ARROW
     if lists_or_maps:
         if wanted is Way.NATIVE:
-            raise UnsupportedError("Spark's own writer gives no field ids inside lists and maps")
+            raise UnsupportedError(
+                "Spark's own writer gives no field ids inside lists and maps",
+                "set spark.headgate.files to auto, or to arrow",
+            )
         return in_workers
     match wanted:
         case Way.NATIVE:

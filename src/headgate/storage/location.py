@@ -141,13 +141,25 @@ def _local(url: str, options: Options) -> Store:
 def _directory(url: str) -> Path:
     path = _path_of_file_url(url) if url.lower().startswith("file://") else url
     if not path:
-        raise InvalidInputError("the path of the lake is empty")
+        raise InvalidInputError(
+            "the path of the lake is empty", "name a directory, or a URL as s3://bucket/lake"
+        )
     if "\0" in path:  # written as %00
-        raise InvalidInputError(f"{path!r} is not a path")
+        raise InvalidInputError(f"{path!r} is not a path", "leave the null character out")
     try:
-        return Path(path).expanduser()
+        directory = Path(path).expanduser()
     except RuntimeError as error:  # ~nobody
-        raise InvalidInputError(f"{path!r}: {error}") from error
+        raise InvalidInputError(f"{path!r}: {error}", "write the whole path") from error
+    if _is_file(directory):
+        raise InvalidInputError(f"{path} is a file", "a lake is a directory: name one, or a place for it")
+    return directory
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a directory that may not be looked into; whoever reads or writes there will be told
+        return False
 
 
 def _path_of_file_url(url: str) -> str:

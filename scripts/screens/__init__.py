@@ -1,0 +1,1 @@
+"""Pictures of the terminal for the documentation, made by running the commands: `make screens`."""
