@@ -155,6 +155,10 @@ def test_every_command_teaches() -> None:
         assert re.search(r"Examples:\s+headgate ", result.output), command
 
 
+def verbs(entry: hg.LogEntry) -> set[str]:
+    return {verb for table in entry.record.get("tables", ()) for verb in table.get("verbs", ())}
+
+
 @pytest.mark.slow
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     result = run("demo", "--dir", tmp_path / "lake")
@@ -162,8 +166,12 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     assert "killed at work" in result.output
     assert output.command_line("log", str(tmp_path / "lake")) in result.output
     lake = hg.Lake.open(tmp_path / "lake")
-    assert lake.version >= 30
-    assert lake.tables() == ("sales.customers", "sales.late_totals", "sales.orders")
+    assert lake.version >= 40
+    assert lake.tables() == ("sales.customers", "sales.orders")
+    assert {"compact", "merge", "update"} <= {verb for entry in lake.log() for verb in verbs(entry)}
+    assert "what Bob is told" in result.output
+    assert "as Spark says" in result.output
+    assert lake.fsck(deep=True).ok
     for words in LOOK_FURTHER:
         if words[0] != "sql":
             assert run(words[0], tmp_path / "lake", *words[1:]).exit_code == 0

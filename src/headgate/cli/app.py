@@ -339,8 +339,9 @@ def demo(
 ) -> None:
     """See Headgate at work: a small shop on a new lake, several writers at once, one of them killed.
 
-    Generated orders and customers; processes and Spark append at the same time; transactions over two
-    tables; a new column; time travel; a query. Needs Java, and takes about half a minute.
+    Four processes append orders and customers with Spark, one is killed, and what it left is put right; a
+    merge and a hook; a conflict in plain words; compaction; time travel; a query; DuckDB on the same table.
+    Needs Java, and takes a minute or two.
     """
     from headgate.demo import story
 

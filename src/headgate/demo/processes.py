@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-WRITERS = 3
-COMMITS = 12
+from headgate.errors import InternalError
+
+WRITERS = 4
+COMMITS = 4
 KILLED = 2
-KILLED_AFTER = 5
+KILLED_AFTER = 2
 FIRST_ID = 1_000_000
-SPARK = "spark"
 
 
 @dataclass
 class DemoWriter:
-    """A writer process and what it was told."""
+    """A writer process and what it was told; `errors` is where it writes what it has to complain about."""
 
     name: str
     process: subprocess.Popen[str]
+    errors: IO[str]
     told: list[tuple[int, str]] = field(default_factory=list)
 
     @property
@@ -44,8 +49,17 @@ class DemoWriter:
         self.process.stdin.close()
 
     def stop(self) -> None:
-        self.process.kill()
+        """Ends it with its Spark, if it has not ended yet."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+        self.errors.close()
+
+    def require_well(self) -> None:
+        """Raises if it ended in another way than it was meant to."""
+        if self.process.returncode not in (0, -signal.SIGKILL):
+            self.errors.seek(0)
+            raise InternalError(f"{self.name} failed: {self.errors.read().strip()[-2000:]}")
 
     def read(self, on_commit: Callable[[DemoWriter], None]) -> None:
         assert self.process.stdout is not None
@@ -57,14 +71,11 @@ class DemoWriter:
         self.process.stdout.close()
 
 
-def write_at_once(
-    directory: Path, console: Console, beside: Callable[[Callable[[], None]], None], beside_commits: int
-) -> list[DemoWriter]:
-    """Lets all writers commit, and `beside` in this process; it says when it has committed."""
+def write_at_once(directory: Path, console: Console) -> list[DemoWriter]:
+    """Lets all writers commit at once, and kills one of them in the middle."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress, _writers(directory) as writers:
         bars = {writer.name: progress.add_task(writer.name, total=COMMITS) for writer in writers}
-        own = progress.add_task(SPARK, total=beside_commits)
 
         def on_commit(writer: DemoWriter) -> None:
             progress.advance(bars[writer.name])
@@ -76,10 +87,11 @@ def write_at_once(
         for writer, thread in zip(writers, threads, strict=True):
             writer.go()
             thread.start()
-        beside(lambda: progress.advance(own))
         for writer, thread in zip(writers, threads, strict=True):
             writer.process.wait()
             thread.join()
+        for writer in writers:
+            writer.require_well()
     return writers
 
 
@@ -109,8 +121,15 @@ def _start(directory: Path, number: int) -> DemoWriter:
         str(COMMITS),
         str(first_id),
     ]
+    # What Spark says when it starts is no part of the story.
+    errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 — closed when the writer is stopped
     # Out of reach of the terminal's Ctrl-C: it is for us, and we stop them.
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        start_new_session=True,
     )
-    return DemoWriter(name, process)
+    return DemoWriter(name, process, errors)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime
 
 import pyarrow as pa
 
@@ -21,27 +20,20 @@ ORDER_EXPRESSIONS = (
     "cast((id * 6151 % 20000) / 100 AS decimal(10, 2)) AS amount",
 )
 """Orders in Spark's SQL, from their ids."""
+CUSTOMER_EXPRESSIONS = (
+    "id",
+    "concat('customer ', id) AS name",
+    f"element_at(array({', '.join(repr(country) for country in COUNTRIES)}), "
+    f"int(id % {len(COUNTRIES)}) + 1) AS country",
+)
+"""Customers in the same way."""
 
 
-def customers() -> pa.Table:
-    ids = range(CUSTOMERS)
-    return pa.table(
-        {
-            "id": ids,
-            "name": [f"customer {number}" for number in ids],
-            "country": [COUNTRIES[number % len(COUNTRIES)] for number in ids],
-        }
-    )
-
-
-def orders(ids: Sequence[int]) -> pa.Table:
+def customers(ids: Sequence[int] = range(CUSTOMERS)) -> pa.Table:
     return pa.table(
         {
             "id": pa.array(ids, pa.int64()),
-            "customer": [number * 7919 % CUSTOMERS for number in ids],
-            "ts": [FIRST_DAY + timedelta(minutes=number * 104729 % (DAYS * 24 * 60)) for number in ids],
-            "amount": pa.array(
-                [Decimal(number * 6151 % 20000).scaleb(-2) for number in ids], pa.decimal128(10, 2)
-            ),
+            "name": [f"customer {number}" for number in ids],
+            "country": [COUNTRIES[number % len(COUNTRIES)] for number in ids],
         }
     )

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from rich.console import Console
+from rich.panel import Panel
 from rich.table import Table as Shown
+from rich.text import Text
 
-from headgate.core.log_entry import LogEntry
-from headgate.demo.processes import FIRST_ID, SPARK, WRITERS, DemoWriter, write_at_once
-from headgate.demo.shop import CUSTOMER_COLUMNS, ORDER_COLUMNS, ORDER_EXPRESSIONS, customers, orders
-from headgate.demo.writer import ROWS
-from headgate.errors import InternalError
+from headgate.demo import commands, other_engine
+from headgate.demo.processes import WRITERS, DemoWriter, write_at_once
+from headgate.demo.shop import (
+    CUSTOMER_COLUMNS,
+    ORDER_COLUMNS,
+    ORDER_EXPRESSIONS,
+    customers,
+)
+from headgate.demo.writer import ORDERS
+from headgate.errors import ConflictError, InternalError
+from headgate.hooks import CommitEvent, Hook, Python, When
 from headgate.lake import Lake
 from headgate.model.probe import ProbeReport
 
@@ -22,26 +30,28 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIRST_ORDERS = 1000
-SPARK_COMMITS = 2
-SPARK_ROWS = 2000
-LATE_ORDERS = 500
+SMALL_APPENDS = 20
+CHANGED_ORDERS = 100
+NEW_ORDERS = 50
+FIRST_LATE = 90_000_000
 KILLED_REMARK = "killed at work"
-TAG = "before-channels"
+TAG = "before-the-sale"
 LOOK_FURTHER = (
     ("log",),
     ("tables",),
     ("show", "sales.orders"),
     ("read", "sales.orders", "--where", "amount > 199", "--limit", "5"),
     ("read", "sales.orders", "--tag", TAG, "--limit", "5"),
-    ("sql", "SELECT channel, count(*) FROM sales.orders GROUP BY channel"),
+    ("compact", "--dry-run"),
+    ("fsck",),
+    ("sql", "SELECT count(*), sum(amount) FROM sales.orders"),
 )
 """Commands to type next; the lake goes behind the first word of each."""
 QUERY = f"""\
-SELECT c.country, count(*) AS orders, sum(o.amount) AS amount,
-       count(o.channel) AS with_channel, any_value(before.orders) AS orders_before
+SELECT c.country, count(*) AS orders, sum(o.amount) AS amount, any_value(before.amount) AS amount_before
 FROM sales.orders o
 JOIN sales.customers c ON c.id = o.customer
-JOIN (SELECT c.country, count(*) AS orders
+JOIN (SELECT c.country, sum(o.amount) AS amount
       FROM sales.orders VERSION AS OF '{TAG}' o JOIN sales.customers c ON c.id = o.customer
       GROUP BY c.country) before ON before.country = c.country
 GROUP BY c.country ORDER BY amount DESC"""
@@ -49,147 +59,184 @@ GROUP BY c.country ORDER BY amount DESC"""
 
 def tell(directory: Path, console: Console, spark: SparkSession) -> Lake:
     """Tells the story on a new lake in `directory`."""
-    lake = _make_lake(directory, console)
-    _open_shop(lake, console, spark)
-    _sell(lake, directory, console, spark)
-    _evolve(lake, console)
-    _travel(lake, console)
-    _ask(lake, console, spark)
-    _show_versions(lake, console)
-    return lake
-
-
-def _make_lake(directory: Path, console: Console) -> Lake:
-    console.rule("[bold]1. A lake is made, and the storage is tried out")
-    reports: list[ProbeReport] = []
-    lake = Lake.init(directory, on_probe=reports.append)
-    for finding in reports[0].findings:
-        console.print(f"  {'[green]yes[/]' if finding.held else '[red]no[/] '}  {finding.promise.value}")
-    console.print(f"So versions are claimed with the strategy [bold]{lake.strategy}[/bold].\n")
-    return lake
-
-
-def _open_shop(lake: Lake, console: Console, spark: SparkSession) -> None:
-    console.rule("[bold]2. Two tables are made and filled, in one version")
-    with lake.transaction(["open the shop"]) as tx:
-        tx.create_table("sales.customers", CUSTOMER_COLUMNS).append(customers())
-        bought = spark.range(FIRST_ORDERS).selectExpr(*ORDER_EXPRESSIONS)
-        tx.create_table("sales.orders", ORDER_COLUMNS, partition_by=["day(ts)"]).append(bought)
-    console.print(
-        f"Version {tx.result.version} has both: {' and '.join(lake.tables())}. One came from Arrow, the "
-        "other from Spark.\nNobody will ever see one without the other.\n"
+    story = Story(directory, console, spark)
+    chapters: tuple[tuple[str, Callable[[], None]], ...] = (
+        ("A lake is made, and the storage is tried out", story.make_lake),
+        ("Two tables are made and filled, in one version", story.open_shop),
+        (f"{WRITERS} processes with Spark append at once, and one is killed", story.sell),
+        ("What the dead one left is put right", story.recover),
+        ("Orders are merged, and a hook hears of it", story.merge),
+        ("Two people change the same row", story.contradict),
+        ("Many small files become few", story.compact),
+        ("Every version is still there", story.travel),
+        ("Spark answers a query over two tables and two versions", story.ask),
+        ("Another engine reads the same table", story.ask_elsewhere),
     )
+    for number, (title, chapter) in enumerate(chapters, 1):
+        console.rule(f"[bold]{number}. {title}")
+        chapter()
+        console.print()
+    return story.lake
 
 
-def _sell(lake: Lake, directory: Path, console: Console, spark: SparkSession) -> None:
-    console.rule(f"[bold]3. {WRITERS} processes and Spark append at once, and one process is killed")
-    told: list[tuple[int, str]] = []
+@dataclass
+class Story:
+    """The chapters, in their order: each goes on with the lake that those before it left."""
 
-    def append_with_spark(on_commit: Callable[[], None]) -> None:
-        for number in range(SPARK_COMMITS):
-            start = FIRST_ID * (WRITERS + 1) + number * SPARK_ROWS
-            rows = spark.range(start, start + SPARK_ROWS, 1, 2).selectExpr(*ORDER_EXPRESSIONS)
-            result = lake.table("sales.orders").append(rows, args=[SPARK, str(number)])
-            told.append((result.version, result.txid))
-            on_commit()
+    directory: Path
+    console: Console
+    spark: SparkSession
+    lake: Lake = field(init=False)
 
-    writers = write_at_once(directory, console, append_with_spark, SPARK_COMMITS)
-    _show_writers(lake, writers, told, console)
-    _check(lake, writers, told)
-    console.print(
-        "Every commit that a writer was told of is in the log once; "
-        f"versions 1 to {lake.version} have no gap.\nNobody held a lock, and no server was asked.\n"
-    )
+    def make_lake(self) -> None:
+        reports: list[ProbeReport] = []
+        self.lake = Lake.init(self.directory, on_probe=reports.append)
+        for finding in reports[0].findings:
+            held = "[green]yes[/]" if finding.held else "[red]no[/] "
+            self.console.print(f"  {held}  {finding.promise.value}")
+        self._say(f"So versions are claimed with the strategy [bold]{self.lake.strategy}[/bold].")
 
-
-def _show_writers(
-    lake: Lake, writers: list[DemoWriter], by_spark: list[tuple[int, str]], console: Console
-) -> None:
-    shown = _table("Who was told what", ("writer", "told of", "in the log", "lost races", ""))
-    entries = lake.log()
-    lines = [
-        *((writer.name, writer.told, KILLED_REMARK if writer.killed else "") for writer in writers),
-        (SPARK, by_spark, f"{SPARK_ROWS:,} rows each"),
-    ]
-    for name, told, remark in lines:
-        own = [entry for entry in entries if entry.args[:1] == (name,)]
-        lost = sum(entry.attempts - 1 for entry in own)
-        shown.add_row(name, str(len(told)), str(len(own)), str(lost), remark)
-    console.print(shown)
-
-
-def _check(lake: Lake, writers: list[DemoWriter], by_spark: list[tuple[int, str]]) -> None:
-    entries = lake.log()
-    by_version = {entry.version: entry.txid for entry in entries}
-    told = [each for writer in writers for each in writer.told] + by_spark
-    wrong = [each for each in told if by_version.get(each[0]) != each[1]]
-    if wrong or sorted(by_version) != list(range(1, lake.version + 1)):
-        raise InternalError(f"the log does not agree with what the writers were told: {wrong[:3]}")
-    by_processes = sum(entry.args[:1] != (SPARK,) for entry in entries if entry.version > 1)
-    expected = FIRST_ORDERS + by_processes * ROWS + len(by_spark) * SPARK_ROWS
-    ids = lake.table("sales.orders").read_arrow(columns=["id"]).column("id")
-    if len(ids) != expected or len(ids.unique()) != expected:
-        raise InternalError(f"sales.orders has {len(ids)} rows, not {expected}")
-
-
-def _evolve(lake: Lake, console: Console) -> None:
-    console.rule("[bold]4. A column is added, rows fill it, and totals are written: one version")
-    lake.tag(TAG, args=["remember", TAG])
-    late = orders(range(FIRST_ID * (WRITERS + 2), FIRST_ID * (WRITERS + 2) + LATE_ORDERS))
-    channels = pa.array(["web" if number % 3 else "shop" for number in range(LATE_ORDERS)])
-    with lake.transaction(["add channels"], app=("demo", 1)) as tx:
-        table = tx.table("sales.orders")
-        table.add_column("channel", "STRING", doc="where it was sold")
-        table.append(late.append_column("channel", channels))
-        totals = late.group_by("customer").aggregate([("amount", "sum")])
-        totals = pa.table({"customer": totals["customer"], "amount": totals["amount_sum"]})
-        tx.create_table("sales.late_totals", "customer BIGINT, amount DECIMAL(38, 2)").append(totals)
-    console.print(f"Version {tx.result.version}: no data file was written again for the column.\n")
-
-
-def _travel(lake: Lake, console: Console) -> None:
-    console.rule("[bold]5. Every version is still there")
-    shown = _table("sales.orders", ("as of", "rows", "columns"))
-    for name, view in (
-        ("version 1", lake.at(1)),
-        (f"tag {TAG} (version {lake.tags[TAG]})", lake.at(tag=TAG)),
-        (f"now (version {lake.version})", lake.at()),
-    ):
-        table = view.table("sales.orders")
-        snapshot = table.snapshot
-        columns = ", ".join(field.name for field in table.schema.fields)
-        shown.add_row(name, f"{0 if snapshot is None else snapshot.rows:,}", columns)
-    console.print(shown, "")
-
-
-def _ask(lake: Lake, console: Console, spark: SparkSession) -> None:
-    console.rule("[bold]6. Spark answers a query over two tables and two versions")
-    console.print(f"[dim]{QUERY}[/]")
-    found: list[Any] = lake.sql(spark, QUERY).collect()
-    shown = _table("", ("country", "orders", "amount", "with a channel", f"orders at {TAG}"))
-    for row in found:
-        shown.add_row(row[0], f"{row[1]:,}", f"{row[2]:,}", f"{row[3]:,}", f"{row[4]:,}")
-    console.print(shown, "")
-
-
-def _show_versions(lake: Lake, console: Console) -> None:
-    console.rule("[bold]7. What the log says")
-    shown = _table("The last versions", ("version", "by", "what", "based on", "tries"))
-    for entry in lake.log(limit=8):
-        shown.add_row(
-            str(entry.version), " ".join(entry.args), _what(entry), str(entry.base), str(entry.attempts)
+    def open_shop(self) -> None:
+        with self.lake.transaction(["open the shop"]) as tx:
+            tx.create_table("sales.customers", CUSTOMER_COLUMNS).append(customers())
+            bought = self.spark.range(FIRST_ORDERS).selectExpr(*ORDER_EXPRESSIONS)
+            tx.create_table("sales.orders", ORDER_COLUMNS, partition_by=["bucket(2, customer)"]).append(
+                bought
+            )
+        self._say(
+            f"Version {tx.result.version} has both: {' and '.join(self.lake.tables())}. One came from Arrow, "
+            "the other from Spark.\nNobody will ever see one without the other."
         )
-    console.print(shown, "")
 
+    def sell(self) -> None:
+        writers = write_at_once(self.directory, self.console)
+        self._show_writers(writers)
+        self._check_writers(writers)
+        self._say(
+            "Every commit that a writer was told of is in the log once; "
+            f"versions 1 to {self.lake.version} have no gap.\nEach has customers and their orders, or "
+            "neither. Nobody held a lock, and no server was asked."
+        )
 
-def _what(entry: LogEntry) -> str:
-    tags = [f"tag {name} = {version}" for name, version in entry.tags.items()]
-    return ", ".join([*entry.tables, *tags])
+    def recover(self) -> None:
+        commands.run(self.console, "recover", str(self.directory))
+        commands.run(self.console, "vacuum", str(self.directory), "--older-than", "0s")
+        self._say(
+            "Whatever follows a commit is made up for; files of a transaction that never was are deleted,\n"
+            "after a version says that it never will be: were the writer only asleep, it would be refused."
+        )
+
+    def merge(self) -> None:
+        heard: list[CommitEvent] = []
+        self.lake.add_hook(Hook("hear", Python(heard.append), when=When(tables=("sales.orders",))))
+        self.lake.tag(TAG, args=["remember", TAG])
+        ids = self.spark.range(CHANGED_ORDERS).union(self.spark.range(FIRST_LATE, FIRST_LATE + NEW_ORDERS))
+        halved = "cast(amount / 2 AS decimal(10, 2)) AS amount"
+        source = ids.selectExpr(*ORDER_EXPRESSIONS).selectExpr("id", "customer", "ts", halved)
+        merge = self.lake.table("sales.orders").merge(source, on="t.id = s.id")
+        done = merge.when_matched_update({"amount": "s.amount"}).when_not_matched_insert().commit()
+        assert done.rows is not None, "a merge counts"
+        self._say(
+            f"Version {done.version}: {done.rows.updated} orders at half the price, {done.rows.inserted} new "
+            "ones. Old rows are marked by position; no data file was written again.\n"
+            f"The hook heard of version {', '.join(str(event.version) for event in heard)}."
+        )
+
+    def contradict(self) -> None:
+        first, second = self.lake.transaction(["ann"]), self.lake.transaction(["bob"])
+        first.table("sales.orders").update({"amount": "amount + 1"}, where="id = 7")
+        second.table("sales.orders").update({"amount": "amount * 2"}, where="id = 7")
+        first.commit()
+        try:
+            second.commit()
+        except ConflictError as error:
+            self.console.print(Panel(Text(str(error)), title="what Bob is told", title_align="left"))
+        else:
+            raise InternalError("two updates of one row were both committed")
+        done = self.lake.table("sales.orders").update({"amount": "amount * 2"}, where="id = 7", args=["bob"])
+        self._say(
+            f"Nothing of Bob's was changed. The same again, on what Ann left, is version {done.version}; as one\n"
+            "operation it would have been run again by itself."
+        )
+
+    def compact(self) -> None:
+        orders = self.lake.table("sales.orders")
+        with self.console.status("small appends …"):
+            for number in range(SMALL_APPENDS):
+                start = FIRST_LATE + 1000 + 10 * number
+                rows = self.spark.range(start, start + 10, 1, 1).selectExpr(*ORDER_EXPRESSIONS)
+                orders.append(rows, args=["small", str(number)])
+        before = len(orders.files()), orders.read(self.spark).count()
+        commands.run(self.console, "compact", str(self.directory), "sales.orders", "--dry-run")
+        commands.run(self.console, "compact", str(self.directory))
+        commands.run(self.console, "compact", str(self.directory), "sales.orders", "--dry-run")
+        after = len(orders.files()), orders.read(self.spark).count()
+        if after[1] != before[1]:
+            raise InternalError(f"a compaction left {after[1]} of {before[1]} rows")
+        self._say(f"{before[0]} files became {after[0]}; the {after[1]:,} rows are the same.")
+
+    def travel(self) -> None:
+        shown = _table("sales.orders", ("as of", "rows", "files"))
+        for name, view in (
+            ("version 1", self.lake.at(1)),
+            (f"tag {TAG} (version {self.lake.tags[TAG]})", self.lake.at(tag=TAG)),
+            (f"now (version {self.lake.version})", self.lake.at()),
+        ):
+            table = view.table("sales.orders")
+            snapshot = table.snapshot
+            shown.add_row(name, f"{0 if snapshot is None else snapshot.rows:,}", str(len(table.files())))
+        self.console.print(shown)
+
+    def ask(self) -> None:
+        self.console.print(f"[dim]{QUERY}[/]")
+        found: list[Any] = self.lake.sql(self.spark, QUERY).collect()
+        shown = _table("", ("country", "orders", "amount", f"amount at {TAG}"))
+        for row in found:
+            shown.add_row(row[0], f"{row[1]:,}", f"{row[2]:,}", f"{row[3]:,}")
+        self.console.print(shown)
+
+    def ask_elsewhere(self) -> None:
+        if not other_engine.is_there():
+            self._say(f"DuckDB would: {other_engine.INSTALL}")
+            return
+        orders = self.lake.table("sales.orders")
+        ours = orders.read(self.spark).selectExpr("count(*)", "sum(amount)").first()
+        theirs = other_engine.ask(self.directory / "data" / "sales" / "orders", "count(*), sum(amount)")
+        if ours is None or tuple(ours) != theirs:
+            raise InternalError(f"DuckDB reads {theirs}, and Spark {ours}")
+        self._say(f"DuckDB: {theirs[0]:,} orders of {theirs[1]:,} in all, as Spark says.")
+
+    # --- what the writers did ---------------------------------------------------------------------------
+
+    def _show_writers(self, writers: list[DemoWriter]) -> None:
+        shown = _table("Who was told what", ("writer", "told of", "in the log", "lost races", ""))
+        entries = self.lake.log()
+        for writer in writers:
+            own = [entry for entry in entries if entry.args[:1] == (writer.name,)]
+            lost = sum(entry.attempts - 1 for entry in own)
+            remark = KILLED_REMARK if writer.killed else ""
+            shown.add_row(writer.name, str(len(writer.told)), str(len(own)), str(lost), remark)
+        self.console.print(shown)
+
+    def _check_writers(self, writers: list[DemoWriter]) -> None:
+        entries = self.lake.log()
+        by_version = {entry.version: entry.txid for entry in entries}
+        told = [each for writer in writers for each in writer.told]
+        wrong = [each for each in told if by_version.get(each[0]) != each[1]]
+        if wrong or sorted(by_version) != list(range(1, self.lake.version + 1)):
+            raise InternalError(f"the log does not agree with what the writers were told: {wrong[:3]}")
+        expected = FIRST_ORDERS + (self.lake.version - 1) * ORDERS
+        ids = self.lake.table("sales.orders").read_arrow(columns=["id"]).column("id")
+        if len(ids) != expected or len(ids.unique()) != expected:
+            raise InternalError(f"sales.orders has {len(ids)} rows, not {expected}")
+
+    def _say(self, text: str) -> None:
+        self.console.print(text)
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Shown:
     shown = Shown(title=title or None, title_justify="left", header_style="bold cyan")
     for column in columns:
-        text = column in ("writer", "", "as of", "columns", "country", "by", "what")
+        text = column in ("writer", "", "as of", "country")
         shown.add_column(column, justify="left" if text else "right")
     return shown
