@@ -26,6 +26,7 @@ from headgate.model.footprint import (
 from headgate.model.identity import LAKE_FORMAT, LakeIdentity
 from headgate.model.named_object import ObjectCommit
 from headgate.model.plan import PendingPlan
+from headgate.model.retention import Retention
 from headgate.model.record import KNOWN_FIELDS, RECORD_FORMAT, AppBatch, Command, Record
 from headgate.model.replica import MARK_FORMAT, ReplicaMark
 from headgate.model.state import CHECKPOINT_FORMAT, LakeState
@@ -90,7 +91,7 @@ RECORD = Format(
         "version": "which commit",
         "txid": "by which transaction",
         "previous": "the digest (`sha256:…`) of the bytes of the record before",
-        "kind": "`commit`, `switch` (changes the strategy), `plan`, `cancel`",
+        "kind": "`commit`, `switch` (changes the strategy), `plan`, `cancel`, `expire`",
         "started_at": "when the transaction began; UTC, for people",
         "committed_at": "UTC, for people and for `Lake.at(timestamp=…)`; never goes back from one version "
         "to the next",
@@ -107,6 +108,7 @@ RECORD = Format(
         "plan": "a table service that is scheduled, see below",
         "completes": "plans whose work this commits, by the transactions that scheduled them",
         "cancels": "plans that are given up, and transactions that must not commit any more",
+        "expires": "what is still kept of earlier versions from here on, see below",
         "properties": "remarks of the caller, without secrets",
         "hooks": "the names of the hooks that the writer was to run after it, in order",
     },
@@ -224,7 +226,20 @@ each of its files can be either.
             "inputs": "files as in `removed` of a footprint, or `null` beyond 1,024",
             "paths": "the virtual paths that it works on",
         },
-        ending="Other fields are kept.",
+        ending="Other fields are kept: of a compaction `groups`, the `level`, `first`, `last` and `path` of each "
+        "window ([0014](../design/0014-windows-of-compaction.md)).",
+    ),
+    Format(
+        "A record: what is kept",
+        Retention.to_json,
+        {
+            "until": "all versions above it are kept",
+            "boundaries": "of those up to it: pairs of a level, and the version from which on its boundaries are",
+            "versions": "of those up to it: those that tags name",
+            "files": "by the uuid of a table: the versions up to `until` whose own files are kept; others are told "
+            "by the files of the next one above",
+        },
+        ending="In a checkpoint with `by`, the version whose record said so.",
     ),
     Format(
         "A checkpoint",
@@ -243,6 +258,7 @@ each of its files can be either.
             "tags": "by name, the version",
             "plans": "those that are pending, by transaction, each with its `version`",
             "objects": "views and mounts by name",
+            "retention": "what is still kept of earlier versions, as in a record",
             "committed_at": "of the record of this version",
             "checksum": "over all of these",
         },

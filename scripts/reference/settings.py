@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from headgate.core.isolation import Isolation
 from headgate.core.refresh_plan import REFRESHED_AT, VIEW_SQL
-from headgate.core.settings import OF_LAKES, OF_TABLES
-from headgate.iceberg.rolling import TARGET_BYTES, TARGET_SIZE
+from headgate.core.settings import OF_LAKES, OF_TABLES, Quantity, Setting
+from headgate.iceberg.rolling import TARGET_SIZE
 from headgate.reading import ISOLATION
 from headgate.spark.session import DEFAULTS, REQUIRED
 from headgate.steward.hooks.nesting import VARIABLE
@@ -35,6 +35,10 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "clustering.allow_updates": "whether changes of files that are about to be clustered are refused, "
         "or win "
         "and cancel the clustering",
+        "compaction.min_inputs": "from how many small segments on a window of a path is compacted; "
+        "[compaction](../compaction.md)",
+        "compaction.delete_share": "beyond which share of deleted rows files are written anew",
+        TARGET_SIZE: "how large data files should become; smaller ones are compacted",
     }
 )
 """What the settings of `core.settings` mean. One without a meaning fails the build."""
@@ -49,7 +53,6 @@ OTHERS_OF_TABLES: tuple[tuple[str, str, str, str], ...] = (
     ("write.delete.mode", _MODE, "`merge-on-read`", _ROWS.format("`delete`")),
     ("write.update.mode", _MODE, "`merge-on-read`", _ROWS.format("`update`")),
     ("write.merge.mode", _MODE, "`merge-on-read`", _ROWS.format("`merge` and `upsert`")),
-    (TARGET_SIZE, "a number of bytes", f"`{TARGET_BYTES}`", "how large data files should become"),
     (
         "write.distribution-mode",
         "`none`, `hash`, `range`",
@@ -97,11 +100,9 @@ ENVIRONMENT: tuple[tuple[str, str], ...] = (
 
 
 def settings_page() -> str:
-    lakes = [
-        (code(one.name), _values(one.values), code(one.values[0]), MEANINGS[one.name]) for one in OF_LAKES
-    ]
+    lakes = [(code(one.name), _values(one), _usual(one), MEANINGS[one.name]) for one in OF_LAKES]
     overruling = [
-        (code(one.name), _values(one.values), "that of the lake", MEANINGS[one.name]) for one in OF_TABLES
+        (code(one.name), _values(one), _usual_of_table(one), MEANINGS[one.name]) for one in OF_TABLES
     ]
     others = [(_names(name), *rest) for name, *rest in OTHERS_OF_TABLES]
     head = ("property", "values", "usually", "")
@@ -127,8 +128,18 @@ def settings_page() -> str:
     )
 
 
-def _values(values: tuple[str, ...]) -> str:
-    return ", ".join(map(code, values))
+def _values(setting: Setting | Quantity) -> str:
+    return ", ".join(map(code, setting.values)) if isinstance(setting, Setting) else setting.choice
+
+
+def _usual(setting: Setting | Quantity) -> str:
+    if isinstance(setting, Setting):
+        return code(setting.values[0])
+    return "the divisor of the lake" if setting.usual is None else code(f"{setting.usual:.12g}")
+
+
+def _usual_of_table(setting: Setting | Quantity) -> str:
+    return "that of the lake" if setting in OF_LAKES else _usual(setting)
 
 
 def _names(text: str) -> str:

@@ -550,7 +550,7 @@ class Transaction(Catalog[None]):
     # --- other writers ----------------------------------------------------------------------------------
 
     def _give_way(self, losses: int, until: float) -> None:
-        """After a loss: the writers of this process let others pass. What of it is long, this one waits alone."""
+        """After a loss: the writers of this process let others pass; what of it is long, this one alone."""
         pressure, now = self._log.pressure, self._host.elapsed()
         behind = max(losses, pressure.losses)
         delay = contended_delay(self._retry, behind, self._host.chance(), pressure.attempt_seconds)

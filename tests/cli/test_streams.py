@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.demo.shop import orders
+from headgate.demo.shop import ORDER_COLUMNS
 
 PROGRAM = (sys.executable, "-c", "from headgate.cli import main; main()")
 
@@ -108,7 +108,7 @@ def test_ctrl_c_in_the_demo_ends_all_its_processes_without_a_traceback(tmp_path:
 
 def test_a_writer_of_the_demo_ends_silently_when_nobody_is_there(tmp_path: Path) -> None:
     lake = hg.Lake.init(tmp_path / "lake")
-    lake.create_table("sales.orders", orders(range(1)).schema)
+    lake.create_table("sales.orders", ORDER_COLUMNS)
     command = [sys.executable, "-m", "headgate.demo.writer", str(tmp_path / "lake"), "writer", "3", "1"]
     reader, writer = os.pipe()
     os.close(reader)

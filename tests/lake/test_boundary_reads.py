@@ -205,16 +205,6 @@ def test_a_dropped_column_is_not_told_any_more() -> None:
     assert not history.coverage(history.lake.version).tells(with_column)
 
 
-def test_a_compaction_of_everything_at_once_tells_of_itself_only() -> None:
-    """Its files do not say which versions they are of."""
-    history = History.begin()
-    for _ in range(4):
-        history.do("append", 2)
-    with history.lake.transaction() as tx:
-        tx.table(NAME)._compact([file.path for file in history.table.files()])
-    assert since(history) == history.lake.version
-
-
 def test_a_window_that_lost_all_its_rows_ends_what_is_told() -> None:
     history = History.begin()
     history.table.append(rows(1, 2))

@@ -193,7 +193,7 @@ def test_a_compaction_that_dies_anywhere_is_taken_over() -> None:
     before = due_for_compaction()
     old, then = content(opened(before)), opened(before).table("a.b").read_arrow(version=8)
     seen: set[str] = set()
-    for store, death in deaths(before, lambda dying: opened(dying).compact()):
+    for store, death in deaths(partial(copied, before), lambda dying: opened(dying).compact()):
         left = {txid.text for txid in opened(store)._refreshed().plans}
         lake = hg.Lake.open(store, host=Later())
         report = lake.compact()

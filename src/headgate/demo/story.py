@@ -155,8 +155,8 @@ class Story:
             raise InternalError("two updates of one row were both committed")
         done = self.lake.table("sales.orders").update({"amount": "amount * 2"}, where="id = 7", args=["bob"])
         self._say(
-            f"Nothing of Bob's was changed. The same again, on what Ann left, is version {done.version}; as one\n"
-            "operation it would have been run again by itself."
+            f"Nothing of Bob's was changed. The same again, on what Ann left, is version {done.version}.\n"
+            "As one operation it would have been run again by itself."
         )
 
     def compact(self) -> None:

@@ -77,9 +77,10 @@ class Steward:
 
     def after_commit(self, state: LakeState, record: Record, timings: dict[str, float]) -> Aftermath:
         """What is due once `record` is decided and `state` is the lake after it. Raises for no failure."""
+        changed = published(record)
         postponed = [
             *self._attempted(
-                [(f"publishing {t.name}", partial(self._announce, t.name, t.table)) for t in published(record)]
+                [(f"publishing {one.name}", partial(self._announce, one.name, one.table)) for one in changed]
             ),
             *self._attempted([("checkpoint and clean-up", partial(self._checkpoint, state))]),
         ]
