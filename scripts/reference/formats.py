@@ -26,9 +26,9 @@ from headgate.model.footprint import (
 from headgate.model.identity import LAKE_FORMAT, LakeIdentity
 from headgate.model.named_object import ObjectCommit
 from headgate.model.plan import PendingPlan
-from headgate.model.retention import Retention
 from headgate.model.record import KNOWN_FIELDS, RECORD_FORMAT, AppBatch, Command, Record
 from headgate.model.replica import MARK_FORMAT, ReplicaMark
+from headgate.model.retention import Retention
 from headgate.model.state import CHECKPOINT_FORMAT, LakeState
 from headgate.model.table import PathChange, TableCommit, TableRef
 from scripts.reference.fields import written
@@ -226,18 +226,19 @@ each of its files can be either.
             "inputs": "files as in `removed` of a footprint, or `null` beyond 1,024",
             "paths": "the virtual paths that it works on",
         },
-        ending="Other fields are kept: of a compaction `groups`, the `level`, `first`, `last` and `path` of each "
-        "window ([0014](../design/0014-windows-of-compaction.md)).",
+        ending="Other fields are kept: of a compaction `groups`, the `level`, `first`, `last` and `path` of "
+        "each window ([0014](../design/0014-windows-of-compaction.md)).",
     ),
     Format(
         "A record: what is kept",
         Retention.to_json,
         {
             "until": "all versions above it are kept",
-            "boundaries": "of those up to it: pairs of a level, and the version from which on its boundaries are",
+            "boundaries": "of those up to it: pairs of a level, and the version from which on its "
+            "boundaries are",
             "versions": "of those up to it: those that tags name",
-            "files": "by the uuid of a table: the versions up to `until` whose own files are kept; others are told "
-            "by the files of the next one above",
+            "files": "by the uuid of a table: the versions up to `until` whose own files are kept; others are "
+            "told by the files of the next one above",
         },
         ending="In a checkpoint with `by`, the version whose record said so.",
     ),
