@@ -272,7 +272,6 @@ class _Maker:
             partitions=summaries(partitions, schema, spec),
         )
 
-
     def _draft(self, listed: Listed, schema: Schema, spec: PartitionSpec, content: Content) -> Draft:
         """The manifest in bytes, as it was made for an earlier attempt if nothing in it has changed."""
         entries, drafts = listed.entries, self._occasion.drafts
