@@ -196,7 +196,7 @@ def measure(quick: bool) -> Part:
             ("headgate, S3 API server", partial(Headgate, server.url("hg"), tuple(server.options.items()))),
         ]
         times = {name: seconds(make(), appends) for name, make in sides}
-    ours, writers = times["headgate"], PROCESSES * THREADS
+    ours, each, writers = times["headgate"], times["headgate, 32 handles"], PROCESSES * THREADS
     return Part(
         name="contention",
         title="Many writers",
@@ -213,8 +213,8 @@ handle of Headgate, as is usual, or have one each.
         bars=(
             Bar("headgate / delta-rs", ours / times["delta-rs"], 1 / 3),
             Bar("headgate / pyiceberg", ours / times["pyiceberg"], 1 / 3),
-            Bar("headgate, 32 handles / delta-rs", times["headgate, 32 handles"] / times["delta-rs"], 1 / 3),
-            Bar("headgate, 32 handles / pyiceberg", times["headgate, 32 handles"] / times["pyiceberg"], 1 / 3),
+            Bar("headgate, 32 handles / delta-rs", each / times["delta-rs"], 1 / 3),
+            Bar("headgate, 32 handles / pyiceberg", each / times["pyiceberg"], 1 / 3),
         ),
     )
 

@@ -535,7 +535,7 @@ class Transaction(Catalog[None]):
     # --- other writers ----------------------------------------------------------------------------------
 
     def _give_way(self, losses: int, until: float) -> None:
-        """After a loss: has all writers of this process let others pass; the rest of a long wait is its own."""
+        """After a loss: all writers of this process let others pass; the rest of a long wait is its own."""
         pressure, now = self._log.pressure, self._host.elapsed()
         behind = max(losses, pressure.losses)
         delay = contended_delay(self._retry, behind, self._host.chance(), pressure.attempt_seconds)
