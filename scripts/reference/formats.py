@@ -237,8 +237,8 @@ each of its files can be either.
             "boundaries": "of those up to it: pairs of a level, and the version from which on its "
             "boundaries are",
             "versions": "of those up to it: those that tags name",
-            "files": "by the uuid of a table: the versions up to `until` whose own files are kept; others are "
-            "told by the files of the next one above",
+            "files": "by the uuid of a table: the versions up to `until` whose own files are kept; others "
+            "are told by the files of the next one above",
         },
         ending="In a checkpoint with `by`, the version whose record said so.",
     ),

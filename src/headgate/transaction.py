@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
@@ -55,6 +55,7 @@ from headgate.steward.steward import Steward
 
 if TYPE_CHECKING:
     from headgate.iceberg.loader import TableLoader
+    from headgate.iceberg.snapshot import Drafts
     from headgate.preparation import PreparedTable
     from headgate.writing import TableWriter
 
@@ -117,7 +118,7 @@ class Transaction(Catalog[None]):
         self._stage = Stage.OPEN
         self._offered: _Offer | None = None
         self._committed: Record | None = None
-        self._drafts: dict[Hashable, Any] = {}
+        self._drafts: Drafts = {}
         self._written: set[str] = set()
         self._effort = effort
         self._patience_seconds = effort.left_seconds(retry)
@@ -550,7 +551,7 @@ class Transaction(Catalog[None]):
     # --- other writers ----------------------------------------------------------------------------------
 
     def _give_way(self, losses: int, until: float) -> None:
-        """After a loss: the writers of this process let others pass; what of it is long, this one alone."""
+        """After a loss: all writers of this process let others pass; the rest of a long wait is its own."""
         pressure, now = self._log.pressure, self._host.elapsed()
         behind = max(losses, pressure.losses)
         delay = contended_delay(self._retry, behind, self._host.chance(), pressure.attempt_seconds)

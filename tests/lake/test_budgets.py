@@ -206,6 +206,20 @@ def test_what_an_append_writes() -> None:
         assert written(tally) == {"data": 1, **APPEND, **besides}, version
 
 
+def test_an_append_that_loses_writes_its_manifest_once() -> None:
+    lake, tally = counted_lake("conditional")
+    table = lake.create_table("a.b", "part INT, id BIGINT")
+    table.append(rows(1))
+    with lake.transaction() as tx:
+        tx.table("a.b").append(rows(2))
+        hg.Lake.open(lake._log.driver.store).table("a.b").append(rows(3))
+        tally.reset()
+    assert tx.result.attempts == 2
+    # Only what depends on the version is made again. The data file was there before.
+    again = {"manifest list": 2, "metadata": 2, "record": 2}
+    assert written(tally) == {**APPEND, **again}
+
+
 def test_an_overwrite_announces_itself_once_and_takes_it_back() -> None:
     lake, tally = counted_lake("conditional")
     table = lake.create_table("a.b", "part INT, id BIGINT", partition_by=["part"])

@@ -77,11 +77,11 @@ class Steward:
 
     def after_commit(self, state: LakeState, record: Record, timings: dict[str, float]) -> Aftermath:
         """What is due once `record` is decided and `state` is the lake after it. Raises for no failure."""
-        changed = published(record)
+        announcing = [
+            (f"publishing {t.name}", partial(self._announce, t.name, t.table)) for t in published(record)
+        ]
         postponed = [
-            *self._attempted(
-                [(f"publishing {one.name}", partial(self._announce, one.name, one.table)) for one in changed]
-            ),
+            *self._attempted(announcing),
             *self._attempted([("checkpoint and clean-up", partial(self._checkpoint, state))]),
         ]
         host = self.log.driver.host
