@@ -482,7 +482,8 @@ class Lake(LakeServices, LakeRetention, LakeObjects):
         """Gives up a hook for every version that it is due for and not done, and returns these versions.
 
         For one that is not wanted any more: what is open stays so for ever, until somebody runs it or says
-        this. What comes after it does not wait for it any longer.
+        this. What comes after it does not wait for it any longer. Hooks of writers that died are known once
+        somebody has called `recover`.
         """
         (checked,) = texts("hook names", (name,))
         return Recovery(self._steward).skip_hooks(checked)

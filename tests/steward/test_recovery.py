@@ -286,3 +286,14 @@ def test_two_who_give_up_the_same_plan() -> None:
     assert cancelled_by == [None, 4]
     assert (report.cancelled_plans, report.until) == ((), 4)
     assert lake.version == 4
+
+
+def test_giving_up_a_hook_does_not_hide_what_else_is_due() -> None:
+    """The writer died before anything was published: an entry would say that it was."""
+    store = unfinished(10, 5)
+    lake = hg.Lake.open(store)
+    assert lake.skip_hooks("told") == ()
+    report = lake.recover()
+    assert report.published == ("a.b",) and report.entries == (6, 7, 8, 9, 10)
+    assert lake.skip_hooks("told") == (6, 7, 8, 9, 10)
+    require_whole(lake)

@@ -133,29 +133,20 @@ class Recovery:
         return ran
 
     def skip_hooks(self, name: str) -> tuple[int, ...]:
-        """Gives up a hook wherever it is due and not done; returns of which versions. Idempotent."""
-        versions = [version for version, run, _ in self._due() if run.name == name]
-        for version in versions:
-            record, digest = self.steward.log.decided(version)
-            before = self.steward.entries.read(version) or recovered_entry(record, digest)
-            hooks = tuple(
-                replace(hook, state=HookState.SKIPPED)
-                if hook.name == name and not hook.state.is_over
-                else hook
-                for hook in before.hooks
-            )
-            self.steward.entries.write(replace(before, hooks=hooks), was_open=True)
-        return tuple(version.number for version in versions)
+        """Gives up a hook wherever an entry says that it is not done; returns of which versions. Idempotent.
+
+        Not of versions without an entry: one would say that all that is due after the commit was done.
+        """
+        given_up = []
+        for entry in filter(None, self.steward.entries.read_all(self.steward.entries.outbox())):
+            if name in {hook.name for hook in entry.open_hooks}:
+                hooks = tuple(_given_up(hook) if hook.name == name else hook for hook in entry.hooks)
+                self.steward.entries.write(replace(entry, hooks=hooks), was_open=True)
+                given_up.append(entry.version.number)
+        return tuple(given_up)
 
     def open_hooks(self) -> tuple[OpenHook, ...]:
         """What is not done, oldest version first. Changes nothing, and reads what `run` would read."""
-        return tuple(
-            OpenHook(version.number, run, run.name in self._registered, is_recorded)
-            for version, run, is_recorded in self._due()
-        )
-
-    def _due(self) -> list[tuple[Version, HookRun, bool]]:
-        """The hooks that are not done, by version, and whether an entry says so."""
         _, seen = self._look()
         plan = plan_recovery(seen)
         entries = self.steward.entries.read_all(plan.hooks)
@@ -165,7 +156,10 @@ class Recovery:
             for record, _ in self._records(plan.entries)
             for name in record.hooks
         ]
-        return sorted(recorded + left, key=lambda each: each[0])
+        return tuple(
+            OpenHook(version.number, run, run.name in self._registered, is_recorded)
+            for version, run, is_recorded in sorted(recorded + left, key=lambda each: each[0])
+        )
 
     def _nothing_to_run(self, entry: ControlEntry, retry: bool) -> bool:
         """Whether some hooks of a version are open, and none of them can be run here."""
@@ -208,3 +202,7 @@ def _with_done(runs: Sequence[HookRun], stored: ControlEntry | None) -> tuple[Ho
     """What became of hooks, with those that somebody else has done meanwhile: done is done."""
     done = {hook.name: hook for hook in ([] if stored is None else stored.hooks) if hook.state.is_over}
     return tuple(hook if hook.state.is_over else done.get(hook.name, hook) for hook in runs)
+
+
+def _given_up(hook: HookRun) -> HookRun:
+    return hook if hook.state.is_over else replace(hook, state=HookState.SKIPPED)
