@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 import headgate as hg
 from headgate.storage.memory import MemoryStore
 
-OPERATORS = {
+OPERATORS: dict[str, Callable[[int, int, int], bool]] = {
     "=": lambda low, high, value: low <= value <= high,
     "<": lambda low, _, value: low < value,
     "<=": lambda low, _, value: low <= value,
