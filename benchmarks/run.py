@@ -10,7 +10,6 @@ A section that is finished is kept at once, and the page is made anew.
 from __future__ import annotations
 
 import argparse
-import pstats
 import shutil
 import signal
 import sys
@@ -97,10 +96,9 @@ def shown(part: Part) -> None:
         console.print(bar.text().replace("**", ""), style=style)
 
 
-def show_profile(system: str, lines: int = 40) -> None:
-    """The functions of a system that took the most time of their own."""
-    path = CACHE / f"{slug(system)}.profile"
-    pstats.Stats(str(path)).sort_stats(pstats.SortKey.TIME).print_stats(lines)
+def show_profile(system: str) -> None:
+    """The functions in which a system was found most often, in all its threads."""
+    print((CACHE / f"{slug(system)}.profile").read_text())
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -158,7 +156,7 @@ def _attempted(section: Section, size: Size, given: argparse.Namespace) -> bool:
         print(f"{section.name}: {type(error).__name__}: {error}", file=sys.stderr)
         return False
     shown(part)
-    if given.profile is not None:
+    if given.profile is not None and (CACHE / f"{slug(given.profile)}.profile").exists():
         show_profile(given.profile)
     return True
 

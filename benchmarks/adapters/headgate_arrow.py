@@ -179,7 +179,10 @@ class Headgate:
         source = arrow_rows.loaded(changes)
         merge = self._table(table).merge(source, on="t.id = s.id")
         whole = merge.when_matched_update({"amount": "s.amount"}).when_not_matched_insert()
-        seconds = seconds_of(whole.commit)
+        try:
+            seconds = seconds_of(whole.commit)
+        except hg.UnsupportedError as error:
+            raise NotOfferedError(error.problem) from error
         return Outcome(self.totals(table), seconds=seconds)
 
     def upsert(self, table: str, changes: str) -> Outcome:

@@ -111,7 +111,7 @@ class PyIceberg:
         named = _naming(catalog.load_table("bench.commits"))
 
         def append(name: str) -> None:
-            # Anew each time: a table that was loaded before somebody committed is refused.
+            # Anew each time: a table that was loaded before somebody committed begins with a refusal.
             _append(catalog.load_table("bench.commits"), named(name))
 
         return append

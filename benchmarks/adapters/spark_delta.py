@@ -22,6 +22,8 @@ class DeltaSpark(SqlTables):
         settings = {
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # Its default of 50 tasks to read the log is for clusters; here they would be most of a read.
+            "spark.databricks.delta.snapshotPartitions": str(cores),
         }
         super().__init__(session(cores, Path(place), jars, **settings), place)
 

@@ -8,7 +8,6 @@ standard error: standard output is for the answers alone.
 
 from __future__ import annotations
 
-import cProfile
 import gc
 import importlib
 import json
@@ -16,13 +15,15 @@ import os
 import sys
 import time
 import traceback
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
 from benchmarks.harness.outcome import NotOfferedError, Outcome
+from benchmarks.harness.sampling import Sampler
 
 PROFILE = "HEADGATE_BENCH_PROFILE"
-"""Where the profile of all timed operations goes, if anywhere."""
+"""Where the report on all timed operations goes, if anywhere."""
 
 
 class Worker:
@@ -30,7 +31,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._systems: dict[str, Any] = {}
-        self._profile = cProfile.Profile() if os.environ.get(PROFILE) else None
+        self._sampler = Sampler() if os.environ.get(PROFILE) else None
 
     def answer(self, call: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -56,15 +57,12 @@ class Worker:
         return self._timed(system, operation, call)
 
     def _timed(self, system: Any, operation: Any, call: dict[str, Any]) -> dict[str, Any]:
-        profile = self._profile if call.get("timed") else None
+        sampler = self._sampler if call.get("timed") else None
         busy = getattr(system, "cpu_seconds", time.process_time)
-        if profile is not None:
-            profile.enable()
-        cpu_before, started = busy(), time.perf_counter()
-        found = operation(**call["arguments"])
-        seconds, cpu = time.perf_counter() - started, busy() - cpu_before
-        if profile is not None:
-            profile.disable()
+        with nullcontext() if sampler is None else sampler.watching():
+            cpu_before, started = busy(), time.perf_counter()
+            found = operation(**call["arguments"])
+            seconds, cpu = time.perf_counter() - started, busy() - cpu_before
         outcome = found if isinstance(found, Outcome) else Outcome(found)
         told = outcome.to_json()
         return {**told, "seconds": seconds if outcome.seconds is None else outcome.seconds, "cpu": cpu}
@@ -79,8 +77,8 @@ class Worker:
             stop = getattr(system, "stop", None)
             if stop is not None:
                 stop()
-        if self._profile is not None:
-            self._profile.dump_stats(Path(os.environ[PROFILE]))
+        if self._sampler is not None:
+            Path(os.environ[PROFILE]).write_text(self._sampler.report() + "\n")
 
 
 def main() -> int:

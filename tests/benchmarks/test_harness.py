@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from benchmarks.harness.bench import Bench, DifferentAnswersError
 from benchmarks.harness.environment import Environment
 from benchmarks.harness.record import Run
+from benchmarks.harness.sampling import Sampler
 from benchmarks.harness.system import System
 from benchmarks.harness.workload import Size, Step, Workload
 
@@ -145,3 +148,21 @@ def test_only_some_systems(tmp_path: Path) -> None:
     bench = Bench(Size.TINY, tmp_path, quiet=True, only=frozenset({"two"}))
     work = Workload("sums", [adder("one"), adder("two")], {}, lambda _: [ADD], rounds=1, warm_up=0)
     assert list(bench.measured(work).systems) == ["two"]
+
+
+def test_a_profile_sees_the_work_of_other_threads() -> None:
+    sampler = Sampler()
+    done = threading.Event()
+
+    def spin_in_a_thread() -> None:
+        until = time.monotonic() + 10
+        # Ends as soon as it was seen: by then there is nothing left to find out.
+        while sampler.samples < 5 and time.monotonic() < until:
+            sum(range(100))
+        done.set()
+
+    with sampler.watching():
+        threading.Thread(target=spin_in_a_thread).start()
+        done.wait()
+    assert "spin_in_a_thread" in sampler.report()
+    assert Sampler().report() == "nothing was seen at work"

@@ -17,7 +17,7 @@ from headgate.errors import UnsupportedError
 from headgate.storage.location import open_store
 from headgate.storage.object import ObjectStore
 from headgate.testing.contracts import race
-from headgate.testing.s3 import Behaviour, S3Server, s3_server
+from headgate.testing.s3 import Behaviour, S3Server, round_trips, s3_server
 
 slow = pytest.mark.slow
 
@@ -67,6 +67,34 @@ def test_requests_are_counted_by_method(s3: S3Server, store: ObjectStore) -> Non
     assert s3.counts() == {"PUT": 2, "GET": 1, "LIST": 1, "DELETE": 1}
     s3.reset_counts()
     assert s3.counts() == {}
+
+
+@slow
+def test_requests_are_traced_with_what_waited_for_what(s3: S3Server, store: ObjectStore) -> None:
+    s3.reset_counts()
+    with s3.behaving(Behaviour(latency_seconds=0.2)):
+        race([partial(store.put, f"{number}", b"") for number in range(4)])
+        store.get("0")
+    trace = s3.trace()
+    assert [request.kind for request in trace] == ["PUT"] * 4 + ["GET"]
+    assert trace[-1].path.endswith("/0")
+    assert round_trips(trace) == 2
+    s3.reset_counts()
+    assert s3.trace() == []
+
+
+@slow
+def test_a_body_in_chunks_whose_client_waits_to_be_told_to_go_on(s3: S3Server, store: ObjectStore) -> None:
+    host, _, port = s3.endpoint.removeprefix("http://").partition(":")
+    path = s3.url("").removeprefix("s3://").rstrip("/")
+    key = f"/{path}/test_a_body_in_chunks_whose_client_waits_to_be_told_to_go_on/key"
+    head = f"PUT {key} HTTP/1.1\r\nHost: {host}\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(1024).startswith(b"HTTP/1.1 100")
+        connection.sendall(b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n")
+        assert b" 200 " in connection.recv(1024).splitlines()[0]
+    assert store.get("key") == b"hello world"
 
 
 @slow
