@@ -49,6 +49,15 @@ def test_pages_of_the_site_link_to_files_outside_of_it_by_their_address(page: Pa
             assert (page.parent / target).resolve().is_relative_to(DOCS), f"links to {target}"
 
 
+@pytest.mark.parametrize("picture", sorted(DOCS.rglob("*.svg")), ids=lambda path: path.name)
+def test_pictures_are_shown_and_fetch_nothing(picture: Path) -> None:
+    text = picture.read_text()
+    assert "url(http" not in text.replace(" ", "")
+    assert "<script" not in text
+    shown = [page for page in PAGES if f"{picture.parent.name}/{picture.name}" in page.read_text()]
+    assert shown, "no page shows it"
+
+
 def test_every_page_is_in_the_navigation_and_the_other_way_round() -> None:
     listed = [*_leaves(yaml.safe_load(SITE.read_text())["nav"])]
     assert len(listed) == len(set(listed))
