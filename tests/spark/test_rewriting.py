@@ -154,19 +154,19 @@ def test_rows_are_sorted_as_the_table_is_and_tell_where_they_were(
         assert numbers == sorted(numbers, reverse=True)
     ranges = sorted((min(numbers), max(numbers)) for numbers in by_file)
     assert all(one[1] < other[0] for one, other in pairwise(ranges))
-    # Row 25 was the sixth of the second file.
+    # Row 34 was the sixth of the second file, which is sorted too.
     origin = place.files[1].file.path
     now = moved(place.target.driver, place.target.loader, done.files, Positions.of({origin: [5]}))
     assert now is not None
     ((path, positions),) = now.by_file.items()
     at = next(file for file in done.files if file.path == path)
-    assert place.rows(replace(done, files=(at,)))[next(iter(positions))]["n"] == 25
+    assert place.rows(replace(done, files=(at,)))[next(iter(positions))]["n"] == 34
 
 
 @pytest.mark.parametrize("zorder", [False, True], ids=["sorted", "z-order"])
 def test_a_clustering_by_spark_is_that_of_arrow(lake: hg.Lake, spark: SparkSession, zorder: bool) -> None:
     place = Place(made(lake, DDL, {}, partition_by=["part"]))
-    clustering = Clustering(("d", "odd name"), zorder)
+    clustering = Clustering(("d", "odd name", "n"), zorder)
     there = list(ArrowRewriter().rewritten(place.target, place.groups(), clustering))
     for done, other in zip(place.rewritten(spark, clustering), there, strict=True):
         assert list(map(str, place.rows(done))) == list(map(str, place.rows(other)))
