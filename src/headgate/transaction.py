@@ -42,7 +42,15 @@ from headgate.model.row_counts import RowCounts
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.presence import Presence
-from headgate.refusals import ExpiringBase, PendingConflictError, TransactionConflictError, conflict_text
+from headgate.refusals import (
+    ExpiredBaseError,
+    ExpiringBase,
+    PendingConflictError,
+    TransactionConflictError,
+    conflict_text,
+    how_to_settle,
+    out_of_time,
+)
 from headgate.result import CommitResult
 from headgate.steward.steward import Steward
 
@@ -294,18 +302,9 @@ class Transaction(Catalog[None]):
             return self._commit_once()
         except KeyboardInterrupt as interrupt:
             if self._stage in (Stage.UNSETTLED, Stage.COMMITTED):
-                interrupt.add_note(self._how_to_settle())
+                known = None if self._committed is None else self._committed.version
+                interrupt.add_note(how_to_settle(self.txid, known, self._log.driver.store.describe()))
             raise
-
-    def _how_to_settle(self) -> str:
-        known = self._committed
-        became = "may have been committed" if known is None else f"was committed as version {known.version}"
-        left = "" if known is None else "; what was left to do, such as hooks, is done by headgate recover"
-        return (
-            f"transaction {self.txid} {became}{left}; to settle it: commit() on it again, "
-            f"Lake.resolve({self.txid!r}), or headgate doctor {self._log.driver.store.describe()} "
-            f"--resolve {self.txid}"
-        )
 
     def _commit_once(self) -> CommitResult:
         if self._result is not None:
@@ -403,7 +402,14 @@ class Transaction(Catalog[None]):
         self._refuse_conflicts()
         if losses and self._host.elapsed() >= waiting.until:
             raise self._out_of_time()
-        self._offer(waiting)
+        try:
+            self._offer(waiting)
+        except ExpiredBaseError:
+            # What it was prepared on is expired, so others have been faster: that counts as a loss.
+            newer = self._log.catch_up(self._state, 1)
+            if not newer.records:
+                raise
+            self._follow(newer)
 
     # --- offering a record ----------------------------------------------------------------------------
 
@@ -531,12 +537,7 @@ class Transaction(Catalog[None]):
         self._state, self._unchecked = progress.state, (*self._unchecked, *progress.records)
 
     def _out_of_time(self) -> ConflictError:
-        return ConflictError(
-            f"gave up after {self._tries()}: other writers were always faster, and the "
-            f"{self._retry.total.total_seconds():g} s that the retry policy allows are over; nothing has "
-            f"changed, and the newest version is {self._state.version}",
-            "try again when the lake is less busy, or allow more time in the retry policy",
-        )
+        return out_of_time(self._tries(), self._retry, self._state.version)
 
     def _tries(self) -> str:
         return "1 attempt" if self._effort.attempts == 1 else f"{self._effort.attempts} attempts"

@@ -5,8 +5,9 @@ from headgate.cli import (
     data,
     objects,
     replicas,
+    retention,
     stewardship,
 )  # their commands join those of the app
 from headgate.cli.app import main
 
-__all__ = ["checking", "data", "main", "objects", "replicas", "stewardship"]
+__all__ = ["checking", "data", "main", "objects", "replicas", "retention", "stewardship"]

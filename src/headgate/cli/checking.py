@@ -43,7 +43,7 @@ def fsck(
     writers. Exits with 1 if anything is damaged; notes are no damage.
     """
     with reported(as_json=json):
-        with _progress() as progress:
+        with progress_bars() as progress:
             report = examine(
                 place,
                 all_versions=all_versions,
@@ -71,7 +71,7 @@ def rebuild_control(place: Place, option: StoreOptions = None, json: AsJson = Fa
 
 def print_rebuilt(lake: Lake, *, json: bool) -> None:
     """Rebuilds what is derived, with a bar, and prints what was done."""
-    with _progress() as progress:
+    with progress_bars() as progress:
         report = lake.rebuild_control(progress=lambda done, of: progress("versions", done, of))
     if json:
         output.print_json(asdict(report))
@@ -113,7 +113,7 @@ def _print_report(report: FsckReport) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
     """A bar on a terminal, on standard error; nothing in a pipe."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
