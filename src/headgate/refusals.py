@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 from headgate.commit.log import CommitLog
 from headgate.core.conflict import Conflict, Incompatible, Retryable, refusal
 from headgate.core.pending import PendingConflict
-from headgate.core.retry import Effort
-from headgate.errors import ConflictError, CorruptLakeError, HeadgateError
+from headgate.core.retry import Effort, RetryPolicy
+from headgate.errors import ConflictError, CorruptLakeError, HeadgateError, UnknownOutcomeNote
 from headgate.model.identifiers import Version
 
 if TYPE_CHECKING:
     from headgate.iceberg.loader import TableLoader
+
+
+class ExpiredBaseError(ConflictError):
+    """The version that a transaction began on is expired, and it needs something that went with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class ExpiringBase:
         uri = self.loader().uri(key)
         if self.base.number > kept.until:
             return CorruptLakeError(f"{uri} is named by the lake, but is not there")
-        return ConflictError(
+        return ExpiredBaseError(
             f"the transaction began on version {self.base}, and version {kept.by} has expired all up to "
             f"{kept.until} since then: {uri} is gone",
             "run it again, in a new transaction on the newest version; nothing has changed",
@@ -90,6 +94,29 @@ def gave_up(error: TransactionConflictError, runs: int, effort: Effort) -> Trans
         f"nothing has changed. The last one:\n{error.problem}",
         "try again when the lake is less busy, or allow more in the retry policy",
         conflicts=error.conflicts,
+    )
+
+
+def out_of_time(tries: str, policy: RetryPolicy, newest: Version) -> ConflictError:
+    """The error of a transaction that was never the first."""
+    return ConflictError(
+        f"gave up after {tries}: other writers were always faster, and the "
+        f"{policy.total.total_seconds():g} s that the retry policy allows are over; nothing has changed, and "
+        f"the newest version is {newest}",
+        "try again when the lake is less busy, or allow more time in the retry policy",
+    )
+
+
+def how_to_settle(txid: str, committed: Version | int | None, place: str) -> str:
+    """What to do about a transaction that was interrupted while it was decided, or after that."""
+    if committed is not None:
+        return (
+            f"transaction {txid} was committed as version {committed}; what was left to do, such as hooks, "
+            f"is done by headgate recover {place}"
+        )
+    return UnknownOutcomeNote(
+        f"transaction {txid} may have been committed; to settle it: commit() on it again, "
+        f"Lake.resolve({txid!r}), or headgate doctor {place} --resolve {txid}"
     )
 
 

@@ -35,7 +35,6 @@ from headgate.errors import (
     ConflictError,
     InvalidInputError,
     StorageError,
-    UnknownOutcomeNote,
 )
 from headgate.evidence import FetchedEvidence
 from headgate.forks import renew_after_fork
@@ -49,7 +48,15 @@ from headgate.model.row_counts import RowCounts
 from headgate.model.state import LakeState
 from headgate.model.strategy import StrategyName
 from headgate.presence import Presence
-from headgate.refusals import ExpiringBase, PendingConflictError, TransactionConflictError, conflict_text
+from headgate.refusals import (
+    ExpiredBaseError,
+    ExpiringBase,
+    PendingConflictError,
+    TransactionConflictError,
+    conflict_text,
+    how_to_settle,
+    out_of_time,
+)
 from headgate.result import CommitResult
 from headgate.steward.steward import Steward
 
@@ -309,22 +316,10 @@ class Transaction(Catalog[None]):
             return self._commit_once()
         except KeyboardInterrupt as interrupt:
             if self._stage in (Stage.UNSETTLED, Stage.COMMITTED):
-                interrupt.add_note(self._how_to_settle())
+                known = self._committed or self._result
+                version = None if known is None else known.version
+                interrupt.add_note(how_to_settle(self.txid, version, self._log.driver.store.describe()))
             raise
-
-    def _how_to_settle(self) -> str:
-        """What to tell whoever interrupts the commit after the record was offered."""
-        place = self._log.driver.store.describe()
-        known = self._committed or self._result
-        if known is not None:
-            return (
-                f"transaction {self.txid} was committed as version {known.version}; what was left "
-                f"to do, such as hooks, is done by headgate recover {place}"
-            )
-        return UnknownOutcomeNote(
-            f"transaction {self.txid} may have been committed; to settle it: commit() on it again, "
-            f"Lake.resolve({self.txid!r}), or headgate doctor {place} --resolve {self.txid}"
-        )
 
     def _commit_once(self) -> CommitResult:
         if self._result is not None:
@@ -425,7 +420,14 @@ class Transaction(Catalog[None]):
         self._refuse_conflicts()
         if losses and self._host.elapsed() >= waiting.until:
             raise self._out_of_time()
-        self._offer(waiting)
+        try:
+            self._offer(waiting)
+        except ExpiredBaseError:
+            # What it was prepared on is expired, so others have been faster: that counts as a loss.
+            newer = self._log.catch_up(self._state, 1)
+            if not newer.records:
+                raise
+            self._follow(newer)
 
     # --- offering a record ----------------------------------------------------------------------------
 
@@ -579,12 +581,7 @@ class Transaction(Catalog[None]):
         self._state, self._unchecked = progress.state, (*self._unchecked, *progress.records)
 
     def _out_of_time(self) -> ConflictError:
-        return ConflictError(
-            f"gave up after {self._tries()}: other writers were always faster, and the "
-            f"{self._retry.total.total_seconds():g} s that the retry policy allows are over; nothing has "
-            f"changed, and the newest version is {self._state.version}",
-            "try again when the lake is less busy, or allow more time in the retry policy",
-        )
+        return out_of_time(self._tries(), self._retry, self._state.version)
 
     def _tries(self) -> str:
         return "1 attempt" if self._effort.attempts == 1 else f"{self._effort.attempts} attempts"

@@ -198,7 +198,7 @@ def needed(lake: hg.Lake) -> set[str]:
     """The keys that the newest version needs."""
     found: set[str] = set()
     for name in lake.tables():
-        expired = Expired(lake._table_loader(), lake._log.newest)
+        expired = Expired(lake._table_loader(), lake._log.newest, lambda: lake._log.newest)
         found |= expired._keys_of(lake._table_ref(name).uuid)
     return found
 

@@ -283,3 +283,70 @@ def test_rebuilding_that_dies_anywhere_is_rebuilt() -> None:
         assert content(lake) == rows_before
         require_whole(lake)
         assert {hook.version for hook in lake.open_hooks()} == {7, 8, 9}
+
+
+# --- letting go of the past ---------------------------------------------------------------------------------
+
+
+class Aging(OneByOne):
+    """Days ahead of the writers that made the lake."""
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(days=9)
+
+
+def with_a_past() -> tuple[MemoryStore, dict[int, list[tuple[int, str]]]]:
+    """A lake with rewritten files, a tag, a dropped table and a transaction that died; and its rows."""
+    store = begun("conditional", 5)
+    lake = opened(store)
+    table = lake.table("a.b")
+    table.delete("id = 2")
+    table.overwrite(rows(50, 51))
+    lake.tag("kept", 6)
+    lake.drop_table("a.c")
+    lake.transaction().table("a.b").append(rows(99))
+    table.append(rows(60))
+    table.set_properties({"write.delete.mode": "copy-on-write"})
+    table.delete("id = 51")
+    lake.create_table("a.c", "id BIGINT, name STRING")
+    return store, {
+        version: sorted((row["id"], row["name"]) for row in table.read_arrow(version=version).to_pylist())
+        for version in range(3, lake.version + 1)
+    }
+
+
+KEEP = ("all:1h", "1:forever")
+
+
+def expire(lake: hg.Lake) -> None:
+    lake.expire(KEEP)
+
+
+def vacuum(lake: hg.Lake) -> None:
+    lake.vacuum()
+
+
+@pytest.mark.parametrize("act", [expire, vacuum], ids=lambda act: act.__name__)
+def test_letting_go_that_dies_anywhere_is_finished(act: Callable[[hg.Lake], None]) -> None:
+    before, expected_rows = with_a_past()
+
+    def there(store: Store) -> hg.Lake:
+        return hg.Lake.open(store, host=Aging())
+
+    for store, death in deaths(partial(copied, before), lambda dying: act(there(dying))):
+        lake = there(store)
+        lake.recover()
+        for version, found in expected_rows.items():
+            if lake._refreshed().retention.keeps(version, DIVISOR):
+                table = lake.table("a.b", version=version)
+                assert sorted((r["id"], r["name"]) for r in table.read_arrow().to_pylist()) == found, death
+        assert lake.fsck(deep=True).ok, death
+        act(lake)
+        lake.expire(KEEP)
+        lake.vacuum(older_than="0s")
+        require_whole(lake)
+        report = lake.fsck(deep=True)
+        assert report.ok, (death, report.damage)
+        assert not [one for one in report.notes if one.kind == "files-unreferenced"], death
+        assert set(lake.expire(KEEP, dry_run=True).kept) == {4, 6, 8, 12}
+        lake.table("a.b").append(rows(7))

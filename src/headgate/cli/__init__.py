@@ -7,8 +7,19 @@ from headgate.cli import (
     data,
     objects,
     replicas,
+    retention,
     stewardship,
 )  # their commands join those of the app
 from headgate.cli.app import main
 
-__all__ = ["checking", "clustering", "compaction", "data", "main", "objects", "replicas", "stewardship"]
+__all__ = [
+    "checking",
+    "clustering",
+    "compaction",
+    "data",
+    "main",
+    "objects",
+    "replicas",
+    "retention",
+    "stewardship",
+]

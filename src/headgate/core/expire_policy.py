@@ -83,7 +83,7 @@ def _tier(text: str) -> Tier:
 
 
 def _age(count: int, unit: str, text: str) -> timedelta:
-    if count * _UNITS[unit] > LONGEST:
+    if count > LONGEST // _UNITS[unit]:
         raise InvalidInputError(f"{text!r} is longer than {LONGEST.days // 365} years", "write forever")
     return count * _UNITS[unit]
 

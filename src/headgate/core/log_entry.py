@@ -71,6 +71,7 @@ def log_entry(record: Record) -> LogEntry:
         plans=(
             *(() if record.plan is None else (f"plan {record.plan.service}",)),
             *(f"complete {txid}" for txid in record.completes),
+            *(() if record.expires is None else (f"expire up to {record.expires.until}",)),
         ),
         cancels=tuple(txid.text for txid in record.cancels),
         next_strategy=record.next_strategy,

@@ -136,7 +136,7 @@ class Sweep:
             for commit in record.tables:
                 table = seen.setdefault(commit.table.uuid, _Seen())
                 table.refs[commit.table.metadata] = commit.table
-                if number <= after.until:
+                if number <= after.until or commit.action is TableAction.DROP:
                     table.commits.append((record, commit))
             if number == before.until + 1:
                 for uuid, ref in tables.items():

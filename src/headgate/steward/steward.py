@@ -139,7 +139,7 @@ class Steward:
             metadata=lambda ref: loader.metadata(ref.metadata).data,
         )
 
-    def _attempted(self, steps: list[tuple[str, Callable[[], None]]]) -> list[str]:
+    def _attempted(self, steps: Sequence[tuple[str, Callable[[], None]]]) -> list[str]:
         """Does all steps, at once where there are several; returns which failed, and why."""
         told = self.log.driver.host.together([partial(_problem, name, step) for name, step in steps])
         return [problem for problem in told if problem is not None]

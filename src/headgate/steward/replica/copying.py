@@ -82,18 +82,30 @@ class TableCopy:
         if metadata is None:
             self.expired.allow(commit.table.uuid, key)
             return Copied()
-        known = None if before is None else self.target.find_metadata(before.metadata)
+        known = None if before is None else self._known(before)
         moved, snapshot = self.move.metadata(metadata), _Snapshot()
         if metadata.snapshot is not None and (commit.snapshot_id is not None or known is None):
             snapshot = self._copy_snapshot(commit, metadata, known)
             if snapshot.manifests is None:
-                # Without its metadata, so that the next version finds nothing here to build upon.
+                # The files of a later version tell its rows, if it is kept: then this is all that is needed.
+                self._driver.put(key, moved.data)
                 return snapshot.copied
         copied = snapshot.copied + self._copy_statistics(metadata, known)
         self._driver.put(key, moved.data)
         if snapshot.manifests is not None:
             self.target.remember(key, moved, snapshot.manifests, {})
         return copied
+
+    def _known(self, before: TableRef) -> TableMetadata | None:
+        """The table in the replica, if its snapshot is there to build upon."""
+        metadata = self.target.find_metadata(before.metadata)
+        if metadata is None:
+            return None
+        try:
+            self.target.manifests(metadata)
+        except CorruptLakeError:
+            return None
+        return metadata
 
     @property
     def _driver(self) -> Driver:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headgate.errors import CorruptLakeError
 from headgate.iceberg.data_file import Status
 from headgate.iceberg.loader import TableLoader
@@ -11,22 +13,33 @@ from headgate.model.state import LakeState
 class Expired:
     """Decides whether an object may be missing at the source, and keeps what was."""
 
-    def __init__(self, source: TableLoader, newest: LakeState) -> None:
+    def __init__(self, source: TableLoader, newest: LakeState, refresh: Callable[[], LakeState]) -> None:
         self._source = source
         self._newest = newest
+        self._refresh = refresh
         self._needed: dict[str, frozenset[str]] = {}
         self.keys: list[str] = []
 
     def allow(self, uuid: str, key: str) -> None:
         """Notes that an object of a table is missing; `CorruptLakeError` if the table now consists of it."""
-        if uuid not in self._needed:
-            self._needed[uuid] = frozenset(self._keys_of(uuid))
-        if key in self._needed[uuid]:
+        if self._is_needed(uuid, key):
             raise CorruptLakeError(
                 f"{self._source.uri(key)} is needed by version {self._newest.version}, and is not there",
                 "bring it back from a backup, or from another replica",
             )
         self.keys.append(key)
+
+    def _is_needed(self, uuid: str, key: str) -> bool:
+        if uuid not in self._needed:
+            self._needed[uuid] = frozenset(self._keys_of(uuid))
+        if key not in self._needed[uuid]:
+            return False
+        now = self._refresh()
+        if self._newest.version.number > now.retention.until:
+            return True
+        # What was the newest version is expired by now; the one that is then has its own files.
+        self._newest, self._needed = now, {}
+        return self._is_needed(uuid, key)
 
     def _keys_of(self, uuid: str) -> set[str]:
         """The keys of all objects that a table consists of in the newest version."""

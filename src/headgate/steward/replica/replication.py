@@ -94,7 +94,7 @@ class _Run:
             finish_target(self.target)
         self._make_up_for(state)
         since, copied = state.version.number, Copied()
-        expired = Expired(self.source.loader(), newest)
+        expired = Expired(self.source.loader(), newest, self.source.checkpoints.refresh)
         while state.version < newest.version:
             resumes = state.version.number == since
             state, added = self._follow(state, expired, resumes)

@@ -1,0 +1,124 @@
+"""The commands that let go of the past: expire, vacuum."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from headgate.cli import output
+from headgate.cli.app import app
+from headgate.cli.failure import reported
+from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_with_hooks
+from headgate.cli.progress import counting
+from headgate.core.expire_policy import DEFAULT_POLICY, ExpirePolicy
+from headgate.model.expiry import ExpireReport, VacuumReport
+
+SHOWN = 12
+"""How many kept versions are named."""
+
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keep",
+        metavar="TIER",
+        help="Which versions to keep for how long: all:1d is every version for a day, 1:30d boundaries of "
+        "level 1 for 30 days, 2:forever those of level 2 for ever. Can be given several times; one is all:…. "
+        f"[default: {DEFAULT_POLICY}]",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+
+
+@app.command(
+    epilog="Examples: headgate expire ./lake --dry-run --- "
+    "headgate expire ./lake --keep all:2d --keep 1:30d --keep 2:forever"
+)
+def expire(
+    place: Place,
+    keep: Keep = None,
+    dry_run: DryRun = False,
+    config: Config = None,
+    option: StoreOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Let go of old versions, and delete the files that only they needed.
+
+    A version divisible by the divisor of the lake (10, unless init was told otherwise) is a boundary of level
+    1, by its square one of level 2, and so on. The newest version, versions with a tag, and what plans,
+    running transactions and materialized views need are always kept. A kept version reads the same rows as
+    before; an expired one is refused. The log keeps its records. Can be interrupted and run again.
+    """
+    with reported(as_json=json):
+        policy = ExpirePolicy.parse(*keep) if keep else DEFAULT_POLICY
+        lake = open_with_hooks(place, option, config)
+        with counting() as progress:
+            report = lake.expire(policy, dry_run=dry_run, progress=progress)
+        if json:
+            output.print_json(asdict(report))
+        else:
+            for line in expire_lines(report):
+                output.say(line)
+
+
+@app.command(epilog="Examples: headgate vacuum ./lake --dry-run --- headgate vacuum ./lake --older-than 6h")
+def vacuum(
+    place: Place,
+    older_than: Annotated[
+        str, typer.Option(help="Spare what was written since: 1d, 36h, 90m; 0s spares nothing.")
+    ] = "1d",
+    dry_run: DryRun = False,
+    config: Config = None,
+    option: StoreOptions = None,
+    json: AsJson = False,
+) -> None:
+    """Delete files of transactions that never committed, and what crashes have left in tables.
+
+    Only in the directories of tables, and nothing that a version needs which can be read. Transactions that
+    have left files are cancelled by a record first, so that one which is only asleep can not commit any more.
+    """
+    with reported(as_json=json):
+        lake = open_with_hooks(place, option, config)
+        with counting() as progress:
+            report = lake.vacuum(older_than=older_than, dry_run=dry_run, progress=progress)
+        if json:
+            output.print_json(asdict(report))
+        else:
+            for line in vacuum_lines(report):
+                output.say(line)
+
+
+def expire_lines(report: ExpireReport) -> list[str]:
+    """What an expire did, for people."""
+    would = "would expire" if report.dry_run else "expired"
+    deleted = "would delete" if report.dry_run else "deleted"
+    said = "" if report.version is None else f" (version {report.version} says so)"
+    lines = [
+        f"{would} {output.count(report.expired, 'version')}{said}; kept: every version from "
+        f"{report.until + 1} on{_kept(report.kept)}",
+        f"{deleted} {output.count(report.objects, 'object')}, {report.bytes:,} bytes; "
+        f"{output.count(report.data_files, 'data file')} among them",
+    ]
+    return lines + [f"held back by {reason}" for reason in report.held_back]
+
+
+def _kept(versions: tuple[int, ...]) -> str:
+    if not versions:
+        return ""
+    shown = ", ".join(map(str, versions[-SHOWN:]))
+    more = len(versions) - SHOWN
+    return f", and {shown}" if more <= 0 else f", and {shown} and {more:,} earlier ones"
+
+
+def vacuum_lines(report: VacuumReport) -> list[str]:
+    """What a vacuum did, for people."""
+    deleted = "would delete" if report.dry_run else "deleted"
+    cancelled = "would cancel" if report.dry_run else "cancelled"
+    lines = [f"{deleted} {output.count(report.objects, 'object')}, {report.bytes:,} bytes"]
+    lines += [f"{cancelled} transaction {txid}, which never committed" for txid in report.cancelled]
+    if report.spared:
+        lines.append(
+            f"spared {output.count(report.spared, 'object')}: too young, or of a running transaction"
+        )
+    return lines

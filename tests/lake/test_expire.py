@@ -1,0 +1,547 @@
+"""Versions that expire: what is kept reads as before, what is not is refused, and its files are gone."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import timedelta
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headgate as hg
+from headgate.iceberg.arrow_files import read_rows
+from headgate.iceberg.boundaries import READABLE_SINCE
+from headgate.model.identifiers import TxId
+from headgate.storage.counting import counted
+from headgate.storage.listing import all_keys
+from headgate.storage.memory import MemoryStore
+from tests.examples import examples
+from tests.lake.aging import AgingHost, AgingLake, Clock, content, refused, rows
+from tests.lake.windows import compact_window
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+
+
+def made(appends: int = 20, divisor: int = 4, hours: int = 12) -> AgingLake:
+    """A table with an append every few hours."""
+    aging = AgingLake(divisor=divisor)
+    aging.lake.create_table("t.t", "id BIGINT, n BIGINT")
+    aging.note()
+    for number in range(appends):
+        aging.clock.pass_time(hours * HOUR)
+        aging.lake.table("t.t").append(rows(3 * number, 3 * number + 1, 3 * number + 2))
+        aging.note()
+    return aging
+
+
+def test_tiers() -> None:
+    aging = made(40, hours=6)
+    report = aging.expire("all:1d", "1:4d", "2:forever")
+    # 40 appends, six hours each: versions 2 to 41; the newest is four hours and a bit old at most.
+    assert report.version == 42
+    assert report.until == 36
+    assert report.kept == (16, 28, 32, 36)
+    assert report.expired == 36 - len(report.kept)
+    aging.require_sound()
+    assert aging.unreferenced() == []
+    # Nothing more is due, so no version is made.
+    again = aging.expire("all:1d", "1:4d", "2:forever")
+    assert (again.version, again.expired, again.objects) == (None, 0, 0)
+    assert aging.lake.version == 42
+
+
+def test_an_expired_version_says_so_and_names_the_nearest() -> None:
+    aging = made(20)
+    report = aging.expire("all:2d", "1:5d")
+    table = aging.opened().table("t.t", version=13)
+    error = refused(table)
+    assert error.problem == f"t.t: version 13 is expired: version {report.version} has let go of it"
+    assert error.next_step == (
+        f"the nearest that can be read: 12 and 16; every version from {report.until + 1} on can be read"
+    )
+    with pytest.raises(hg.NotFoundError, match="version 3 is expired"):
+        aging.opened().table("t.t").files(version=3)
+    with pytest.raises(hg.NotFoundError, match="version 13 is expired"):
+        _ = table.schema
+    # What the log knows is not expired.
+    assert aging.opened().at(13).tables() == ("t.t",)
+    assert len(aging.opened().log()) == aging.lake.version
+
+
+def test_a_handle_that_does_not_know_of_it_finds_out() -> None:
+    aging = made(20)
+    held = aging.opened()
+    table = held.table("t.t", version=5)
+    assert table.read_arrow().num_rows == 12
+    aging.expire("all:2d", "1:5d")
+    assert "version 5 is expired" in refused(table).problem
+
+
+def test_a_reader_that_was_reading_finds_out() -> None:
+    aging = made(20)
+    view = aging.opened().table("t.t", version=5)._view()
+    files = view.files()
+    aging.lake.table("t.t").overwrite(rows(1))
+    aging.clock.pass_time(3 * DAY)
+    aging.lake.table("t.t").append(rows(2))
+    aging.expire("all:2d", "1:3d")
+    with pytest.raises(hg.NotFoundError, match="version 5 was expired while it was read"):
+        read_rows(aging.lake._driver, view.loader, files, view.schema)
+
+
+def test_boundaries_are_told_by_later_files() -> None:
+    """After compaction the small files of an earlier boundary need not be kept."""
+    aging = made(30, hours=6)
+    for last in (16,):
+        compact_window(aging.lake, "t.t", 2, last)
+        aging.note()
+    for last in range(20, 32, 4):
+        compact_window(aging.lake, "t.t", 1, last)
+        aging.note()
+    aging.clock.pass_time(DAY)
+    aging.lake.table("t.t").append(rows(1000))
+    aging.note()
+    report = aging.expire("all:1h", "1:forever")
+    kept = aging.opened()._refreshed().retention
+    (files,) = kept.files.values()
+    # The boundaries inside of the large window are not told by it: the last of them keeps its files, which
+    # tell the others.
+    assert 12 in files
+    assert not {4, 8, 16, 20, 24, 28} & set(files)
+    assert {4, 8, 12, 16, 20, 24, 28} <= set(report.kept)
+    aging.require_sound()
+    assert aging.unreferenced() == []
+
+
+def test_tagged_versions_stay_until_they_are_not() -> None:
+    aging = made(20)
+    aging.lake.tag("release", 7)
+    aging.note()
+    assert 7 in aging.expire("all:1d").kept
+    aging.require_sound()
+    assert content(aging.opened().at(tag="release").table("t.t").read_arrow()) == aging.truth[7]["t.t"]
+    aging.lake.untag("release")
+    aging.note()
+    assert 7 not in aging.expire("all:1d").kept
+    aging.require_sound()
+    assert aging.unreferenced() == []
+
+
+def test_an_expired_version_gets_no_tag() -> None:
+    aging = made(20)
+    early = aging.opened().transaction()
+    early.set_tag("mine", 5)
+    aging.expire("all:1d", "1:forever")
+    with pytest.raises(hg.NotFoundError, match="version 5 is expired"):
+        aging.opened().tag("mine", 5)
+    with pytest.raises(hg.ConflictError, match="rule 44"):
+        early.commit()
+    assert aging.opened().tag("fine", 8).version == aging.lake.version
+
+
+def test_a_tag_that_comes_first_is_kept() -> None:
+    """Somebody names a version while others expire it: whoever commits first is right."""
+    aging = made(20)
+    store, other = aging.store, aging.opened()
+    from headgate.storage.intercept import intercepted
+    from headgate.storage.requests import Create
+
+    tagged: list[int] = []
+
+    def between(request: object, proceed: object) -> object:
+        if isinstance(request, Create) and not tagged:
+            tagged.append(1)
+            other.tag("mine", 5)
+        return proceed(request)  # type: ignore[operator]
+
+    slow = hg.Lake.open(intercepted(store, between), host=AgingHost(aging.clock))  # type: ignore[arg-type]
+    report = slow.expire(["all:1d", "1:forever"])
+    assert 5 in report.kept
+    aging.note()
+    aging.require_sound()
+
+
+def test_two_that_expire_at_once_agree() -> None:
+    aging = made(20)
+    one, other = aging.opened(), aging.opened()
+    for lake in (one, other):
+        _ = lake.version
+    first = one.expire(["all:2d", "1:forever"])
+    second = other.expire(["all:1d", "1:forever"])
+    assert (first.version, second.version) == (22, 23)
+    aging.note()
+    aging.require_sound()
+    assert aging.unreferenced() == []
+
+
+def test_a_dry_run_changes_nothing_and_says_the_same() -> None:
+    aging = made(20)
+    before = {key: aging.store.get(key) for key in all_keys(aging.store, "")}
+    told = aging.opened().expire(["all:1d", "1:forever"], dry_run=True)
+    assert {key: aging.store.get(key) for key in all_keys(aging.store, "")} == before
+    done = aging.expire("all:1d", "1:forever")
+    assert told.dry_run
+    assert (told.until, told.expired, told.kept) == (done.until, done.expired, done.kept)
+    assert told.data_files == done.data_files
+
+
+def test_nothing_is_expired_that_is_too_young() -> None:
+    aging = made(5, hours=1)
+    assert aging.expire("all:1d").version is None
+    assert aging.expire("all:forever").version is None
+    assert aging.opened().expire().version is None
+    assert aging.lake.version == 6
+
+
+def test_the_newest_version_stays_whatever_its_age() -> None:
+    aging = made(8)
+    aging.clock.pass_time(1000 * DAY)
+    report = aging.expire("all:1s")
+    assert report.until == 8
+    aging.require_sound()
+    assert aging.lake.table("t.t").read_arrow().num_rows == 24
+
+
+def test_a_policy_that_is_looser_brings_nothing_back() -> None:
+    aging = made(30)
+    aging.expire("all:1d")
+    report = aging.expire("all:30d", "1:forever")
+    assert (report.expired, report.kept) == (0, ())
+    aging.require_sound()
+
+
+# --- what holds it back ------------------------------------------------------------------------------------
+
+
+def test_a_pending_plan_keeps_what_came_after_it() -> None:
+    aging = made(10)
+    with aging.lake.transaction() as tx:
+        tx.plan("compaction", "t.t", [f.path for f in aging.lake.table("t.t").files()], ["/t/t"])
+    aging.note()
+    planned = aging.lake.version
+    for number in range(10):
+        aging.clock.pass_time(12 * HOUR)
+        aging.lake.table("t.t").append(rows(500 + number))
+        aging.note()
+    report = aging.expire("all:1d")
+    assert report.until == planned - 1
+    assert len(report.held_back) == 1
+    assert f"the compaction that version {planned} scheduled" in report.held_back[0]
+    aging.lake.cancel(tx.txid)
+    aging.note()
+    assert aging.expire("all:1d").held_back == ()
+    aging.require_sound()
+
+
+def test_a_running_transaction_keeps_its_base() -> None:
+    aging = made(10)
+    running = aging.opened().transaction()
+    running.table("t.t").delete("id = 4")  # announces itself
+    for number in range(6):
+        aging.clock.pass_time(12 * HOUR)
+        aging.lake.table("t.t").append(rows(500 + number))
+        aging.note()
+    running.announce(next(iter(running._presence.intents.values())), running._changes.tables["t.t"])
+    report = aging.expire("all:1d")
+    assert report.until == 10
+    assert running.txid in report.held_back[0]
+    running.commit()
+    aging.note()
+    assert (4, 0) not in {(row["id"], row["n"]) for row in aging.lake.table("t.t").read_arrow().to_pylist()}
+    aging.require_sound()
+
+
+def test_a_materialized_view_keeps_what_its_refresh_needs() -> None:
+    aging = made(10)
+    aging.lake.create_table(
+        "t.v",
+        "id BIGINT, n BIGINT",
+        properties={"headgate.view.sql": "SELECT * FROM t.t", "headgate.view.refreshed-at": "6"},
+    )
+    aging.clock.pass_time(9 * DAY)
+    aging.lake.table("t.t").append(rows(1000))
+    aging.note()
+    report = aging.expire("all:1d")
+    assert report.until == 5
+    assert "t.v, which was refreshed at version 6: refresh it" in report.held_back[0]
+    assert aging.lake.table("t.t").changes_arrow(6).num_rows == 5 * 3 + 1
+
+
+# --- changes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
+def test_changes_since_kept_versions_are_told_and_others_refused(mode: str) -> None:
+    aging = made(6)
+    table = aging.lake.table("t.t")
+    table.set_properties({"write.delete.mode": mode, "write.update.mode": mode})
+    aging.note()
+    for number in range(8):
+        aging.clock.pass_time(12 * HOUR)
+        table.delete(f"id = {number}")
+        aging.note()
+        table.update({"n": "n + 1"}, where="id = 12")
+        aging.note()
+    told = {since: content(table.changes_arrow(since)) for since in range(1, aging.lake.version)}
+    newest = aging.lake.version
+    report = aging.expire("all:2d", "1:forever")
+    fresh = aging.opened().table("t.t")
+    for since, rows_changed in told.items():
+        if since > report.until:
+            assert content(fresh.changes_arrow(since, newest)) == rows_changed, since
+        else:
+            with pytest.raises(hg.NotFoundError, match=f"the changes since version {since} are expired"):
+                fresh.changes_arrow(since)
+    aging.require_sound()
+    assert aging.unreferenced() == []
+
+
+# --- writers ---------------------------------------------------------------------------------------------
+
+
+def test_a_writer_whose_base_is_expired() -> None:
+    """One that needs nothing of it commits; one that does is refused, and changes nothing."""
+    aging = made(10)
+    appends, deletes, late = (aging.opened().transaction() for _ in range(3))
+    appends.table("t.t").append(rows(900))
+    deletes.table("t.t").delete("id = 4")
+    deletes._presence.leave()  # as one whose heartbeats nobody hears
+    aging.clock.pass_time(12 * HOUR)
+    compact_window(aging.lake, "t.t", 1, 4)
+    for number in range(6):
+        aging.clock.pass_time(12 * HOUR)
+        aging.lake.table("t.t").append(rows(500 + number))
+    aging.note()
+    aging.expire("all:1d")
+    before = content(aging.lake.table("t.t").read_arrow())
+    with pytest.raises(hg.ConflictError, match="began on version 11, and version 19 has expired all up"):
+        deletes.commit()
+    with pytest.raises(hg.ConflictError, match="run it again"):
+        late.table("t.t").delete("id = 5")
+    assert content(aging.opened().table("t.t").read_arrow()) == before
+    added = appends.commit().version
+    assert aging.opened().version == added
+    aging.note()
+    aging.require_sound()
+    aging.opened().table("t.t").delete("id = 4")
+
+
+def test_writers_go_on_while_versions_expire() -> None:
+    aging = made(20)
+    tx = aging.opened().transaction()
+    tx.table("t.t").append(rows(900))
+    aging.expire("all:1d")
+    tx.commit()
+    aging.note()
+    aging.require_sound()
+
+
+# --- tables that come and go -----------------------------------------------------------------------------
+
+
+def test_nothing_is_left_of_a_table_that_was_dropped() -> None:
+    aging = made(6)
+    aging.lake.create_table("t.gone", "id BIGINT, n BIGINT").append(rows(1, 2))
+    aging.lake.drop_table("t.gone")
+    aging.note()
+    aging.clock.pass_time(3 * DAY)
+    aging.lake.table("t.t").append(rows(800))
+    aging.note()
+    assert all_keys(aging.store, "data/t/gone/")
+    aging.expire("all:1d")
+    assert all_keys(aging.store, "data/t/gone/") == []
+    aging.require_sound()
+
+
+def test_a_table_that_never_changes_is_not_written_again_and_again() -> None:
+    aging = made(6)
+    aging.lake.create_table("t.still", "id BIGINT, n BIGINT").append(rows(1, 2))
+    aging.note()
+    for _ in range(3):
+        aging.clock.pass_time(3 * DAY)
+        aging.lake.table("t.t").append(rows(aging.lake.version + 800))
+        aging.note()
+        aging.expire("all:1d", "1:forever")
+        aging.require_sound()
+    changed = [e for e in aging.lake.log() if "change t.still" in e.tables and e.kind == "expire"]
+    assert len(changed) <= 1
+    assert aging.unreferenced() == []
+
+
+def test_metadata_names_nothing_that_is_gone() -> None:
+    """For other engines: snapshots, the log of snapshots, and the log of metadata files."""
+    aging = made(20)
+    aging.expire("all:2d", "1:forever")
+    (ref,) = aging.lake._refreshed().tables.values()
+    fields = json.loads(aging.store.get(ref.metadata) or b"")
+    root = aging.store.uri()
+    assert fields["snapshots"] and len(fields["snapshots"]) < 20
+    named = [one["manifest-list"] for one in fields["snapshots"]]
+    named += [one["metadata-file"] for one in fields["metadata-log"]]
+    for uri in named:
+        assert aging.store.get(uri.removeprefix(f"{root}/")) is not None, uri
+    ids = {one["snapshot-id"] for one in fields["snapshots"]}
+    assert {one["snapshot-id"] for one in fields["snapshot-log"]} <= ids
+    hint = (aging.store.get("data/t/t/metadata/version-hint.text") or b"").decode()
+    assert aging.store.get(f"data/t/t/metadata/v{hint}.metadata.json") == aging.store.get(ref.metadata)
+    assert fields["snapshots"][-1]["summary"][READABLE_SINCE] == "0"
+
+
+# --- costs -----------------------------------------------------------------------------------------------
+
+
+def test_it_costs_what_is_expired_and_not_what_was_or_stays() -> None:
+    def cost(old: int, fresh: int) -> int:
+        aging = made(old, divisor=10, hours=12)
+        aging.expire("all:1d", "1:forever")
+        for number in range(6):
+            aging.clock.pass_time(12 * HOUR)
+            aging.lake.table("t.t").append(rows(10_000 + number))
+        for number in range(fresh):
+            aging.lake.table("t.t").append(rows(20_000 + number))
+        store, tally = counted(aging.store)
+        lake = hg.Lake.open(store, host=AgingHost(aging.clock))
+        tally.reset()
+        report = lake.expire(["all:1d", "1:forever"])
+        assert report.expired
+        return sum(tally.counts().values())
+
+    small = cost(20, 2)
+    assert cost(120, 2) <= small + 12
+    assert cost(20, 60) <= small + 24
+
+
+# --- all of it ---------------------------------------------------------------------------------------------
+
+POLICIES = (
+    ("all:1d", "1:3d", "2:forever"),
+    ("all:12h", "1:2d"),
+    ("all:1h",),
+    ("all:6h", "2:forever"),
+    ("all:2d", "1:forever"),
+)
+ACTS = (
+    *("append",) * 7,
+    *("delete", "delete", "update", "compact", "compact", "overwrite", "copy-on-write"),
+    *("create", "drop", "tag", "tag", "untag", "expire", "expire", "expire", "both", "properties", "rename"),
+)
+
+
+def lived(seed: int, steps: int) -> AgingLake:
+    """A lake to which anything happened, at times that a dice chose."""
+    dice = random.Random(seed)
+    aging = AgingLake()
+    next_id = 0
+
+    def new(count: int) -> pa.Table:
+        nonlocal next_id
+        next_id += count
+        return rows(*range(next_id - count, next_id))
+
+    def some(of: int) -> str:
+        return f"id IN ({', '.join(map(str, range(dice.randrange(of), next_id + of, of)))})"
+
+    for _ in range(steps):
+        aging.clock.pass_time(dice.choice([1, 3, 10]) * HOUR)
+        lake, act = aging.lake, dice.choice(ACTS)
+        names = lake.tables()
+        free = [name for name in ("t.a", "t.b", "t.c") if name not in names]
+        if not names or (act == "create" and free):
+            lake.create_table(free[0], "id BIGINT, n BIGINT")
+            aging.note()
+            continue
+        table = lake.table(dice.choice(names))
+        match act:
+            case "append":
+                table.append(new(dice.randrange(1, 4)))
+            case "delete":
+                table.delete(some(3))
+            case "update":
+                table.update({"n": "n + 1"}, where=some(4))
+            case "overwrite":
+                table.overwrite(new(2))
+            case "copy-on-write":
+                table.set_properties({"write.delete.mode": "copy-on-write"})
+                aging.note()
+                table.delete(some(5))
+            case "compact":
+                level = dice.choice([1, 2])
+                for last in range(4**level, lake.version + 1, 4**level):
+                    compact_window(lake, table.name, level, last)
+                    aging.note()
+            case "drop":
+                lake.drop_table(table.name)
+            case "rename" if free:
+                lake.rename_table(table.name, free[0])
+            case "properties":
+                table.set_properties({"k": str(next_id)})
+            case "both":
+                with lake.transaction() as tx:
+                    for name in names:
+                        tx.table(name).append(new(1))
+            case "tag":
+                wanted = dice.randrange(1, lake.version + 1)
+                if lake._refreshed().retention.keeps(wanted, 4):
+                    lake.tag(dice.choice(["x", "y", "z"]), wanted)
+            case "untag" if lake.tags:
+                lake.untag(dice.choice([*lake.tags]))
+            case "expire":
+                aging.expire(*dice.choice(POLICIES))
+                aging.require_sound()
+                assert aging.unreferenced() == []
+        aging.note()
+    return aging
+
+
+@settings(max_examples=examples(12), deadline=None)
+@given(st.integers(0, 10_000), st.integers(15, 60))
+def test_every_kept_version_reads_as_it_was_and_nothing_else_is_left(seed: int, steps: int) -> None:
+    aging = lived(seed, steps)
+    aging.expire(*POLICIES[seed % len(POLICIES)])
+    aging.require_sound()
+    assert aging.unreferenced() == []
+
+
+def test_a_replica_of_an_expired_lake() -> None:
+    aging = made(20)
+    aging.lake.tag("seven", 7)
+    before, after = MemoryStore("before"), MemoryStore("after")
+    aging.opened().replicate(before)
+    aging.note()
+    aging.expire("all:2d", "1:forever")
+    for target in (before, after):
+        aging.opened().replicate(target)
+        replica = hg.Lake.open(target, host=AgingHost(Clock()))
+        kept = replica._refreshed().retention
+        for version, tables in aging.truth.items():
+            table = replica.table("t.t", version=version)
+            if kept.keeps(version, 4):
+                assert content(table.read_arrow()) == tables["t.t"], version
+            else:
+                assert "is expired" in refused(table).problem
+        assert replica.fsck(all_versions=True).ok
+        with pytest.raises(hg.UnsupportedError, match="is a replica"):
+            replica.expire()
+    # Once promoted it lets go of what its source had.
+    promoted = hg.Lake.open(before, host=AgingHost(aging.clock))
+    promoted.promote()
+    assert promoted.expire(["all:2d", "1:forever"]).objects > 20
+    assert promoted.fsck(deep=True).ok
+
+
+def test_control_can_be_rebuilt_and_recovered_after_an_expire() -> None:
+    aging = made(20)
+    aging.expire("all:2d", "1:forever")
+    aging.opened().rebuild_control()
+    aging.opened().recover()
+    aging.require_sound()
+    aging.store.delete("control/swept.json")
+    report = aging.expire("all:2d", "1:forever")
+    # It looks at everything once more, and finds nothing to delete but what is not there.
+    assert report.data_files == 0
+    aging.require_sound()
+    assert TxId(aging.lake.log(limit=1)[0].txid)
