@@ -118,7 +118,7 @@ class Bench:
 
     def measured(self, workload: Workload) -> Run:
         """The workload on all its systems, which take turns in each step."""
-        run = self.run_of(workload.name, workload.parameters)
+        run = self.run_of(workload.name, {**workload.parameters, "rounds": workload.rounds})
         with self.running(workload.systems, run) as subjects:
             for step in workload.before:
                 self._step(workload, subjects, step, counted=step.label is not None)

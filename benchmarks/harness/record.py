@@ -11,6 +11,8 @@ from typing import Any
 
 RESULTS = Path(__file__).parents[1] / "results"
 DIGITS = 6
+MOST_SAMPLES = 200
+"""Of more samples than these, so many are kept, evenly over their order: quantiles stay what they are."""
 
 
 @dataclass(slots=True)
@@ -80,7 +82,11 @@ class Run:
     def save(self, directory: Path = RESULTS) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{self.section}.json"
-        path.write_text(json.dumps(_rounded(asdict(self)), indent=1) + "\n")
+        known = asdict(self)
+        for system in known["systems"].values():
+            for step in system["steps"].values():
+                step["samples"] = thinned(step["samples"])
+        path.write_text(json.dumps(_rounded(known), indent=1) + "\n")
         return path
 
     @classmethod
@@ -93,6 +99,15 @@ class Run:
 def _system(raw: Mapping[str, Any]) -> SystemRun:
     steps = {label: Measured(**known) for label, known in raw["steps"].items()}
     return SystemRun(raw["engine"], dict(raw["versions"]), steps, raw["missing"])
+
+
+def thinned(samples: list[float]) -> list[float]:
+    """The samples if they are few; else some of them, in order of size, with the first and the last."""
+    if len(samples) <= MOST_SAMPLES:
+        return samples
+    last = len(samples) - 1
+    ordered = sorted(samples)
+    return [ordered[round(number * last / (MOST_SAMPLES - 1))] for number in range(MOST_SAMPLES)]
 
 
 def saved(directory: Path = RESULTS) -> dict[str, Run]:

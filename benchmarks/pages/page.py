@@ -52,7 +52,9 @@ def _made_by(run: Run) -> str:
     versions = dict.fromkeys(
         f"{name} {version}" for system in run.systems.values() for name, version in system.versions.items()
     )
-    return f"*{run.size}; {', '.join(versions)}; `{run.command}`.*"
+    rounds = run.parameters.get("rounds")
+    counted = "" if rounds is None else f" {rounds} round{'s' if rounds > 1 else ''};"
+    return f"*{run.size};{counted} {', '.join(versions)}; `{run.command}`.*"
 
 
 def page(parts: Sequence[Part]) -> str:

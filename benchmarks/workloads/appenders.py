@@ -68,6 +68,7 @@ def measure(bench: Bench) -> Run:
                 {"writers": list(writers), "appends": appends, "processes": PROCESSES},
                 round_,
                 rounds=ROUNDS[bench.size],
+                # Every round has processes and tables of its own, so there is nothing to warm up.
                 warm_up=0,
                 limit_seconds=900,
             )

@@ -76,6 +76,11 @@ def measure(bench: Bench) -> Run:
                 bench.show(f"{NAME}: round {number_} of {rounds + 1}")
                 for subject in (each for each in subjects if not each.is_out):
                     _append(server, subject, number_)
+    for name in run.systems:
+        one = usual(run, name)
+        for other in run.fact(name, LABEL, "seen") or ():
+            # One listing is enough to see what waits for what.
+            other["trace"] = other["trace"] if one is other else []
     return run
 
 
@@ -107,7 +112,8 @@ def _seen(system: str, trace: Sequence[TracedRequest]) -> dict[str, Any]:
 def usual(run: Run, system: str) -> dict[str, Any] | None:
     """The append with the fewest requests: the one that ends a window writes a checkpoint besides."""
     seen = run.fact(system, LABEL, "seen")
-    return min(seen, key=lambda one: len(one["trace"])) if seen else None
+    listed = [one for one in seen or () if one["trace"]]
+    return min(listed, key=lambda one: len(one["trace"]), default=None)
 
 
 def decided(run: Run, system: str) -> float | None:

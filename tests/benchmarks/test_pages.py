@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import statistics
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 from benchmarks.harness.dataset import changed, made
-from benchmarks.harness.record import Measured, Run, SystemRun, saved
+from benchmarks.harness.record import MOST_SAMPLES, Measured, Run, SystemRun, saved, thinned
 from benchmarks.pages.page import page, publish
 from benchmarks.pages.part import Bar, Part, Table, behind, left_out, medians
 from benchmarks.pages.picture import Bars, Lines
@@ -17,7 +18,7 @@ from benchmarks import run as command
 
 def example() -> Run:
     """Headgate is slower in one step, and a system is missing."""
-    run = Run("scans", "tiny", "2 cores and 24 GiB of memory", "make bench", {"rows": 10})
+    run = Run("scans", "tiny", "2 cores and 24 GiB of memory", "make bench", {"rows": 10, "rounds": 3})
     times = {"headgate": (1.0, 3.0), "delta-rs": (2.0, 2.0)}
     for name, (scan, write) in times.items():
         steps = {
@@ -36,6 +37,15 @@ def test_a_run_comes_back_as_it_was_kept(tmp_path: Path) -> None:
     assert run.median("headgate", "full scan") == 1.0
     assert run.ratio("headgate", "delta-rs", "full scan") == 0.5
     assert run.ratio("headgate", "pyiceberg", "full scan") is None
+
+
+def test_of_many_samples_so_many_are_kept_that_quantiles_stay() -> None:
+    many = [float(number) for number in range(10_000, 0, -1)]
+    few = thinned(many)
+    assert len(few) == MOST_SAMPLES
+    assert (few[0], few[-1]) == (1.0, 10_000.0)
+    assert abs(statistics.median(few) - statistics.median(many)) < 50
+    assert thinned([3.0, 1.0]) == [3.0, 1.0]
 
 
 def test_where_a_peer_is_faster_is_said() -> None:
@@ -76,7 +86,7 @@ def test_the_page_has_promises_explanations_and_versions(
     assert "- write: 1.50, at most 1.00 — **missed**" in text
     assert "- other: not measured (at most 1.00)" in text
     assert "Because of the disk." in text
-    assert "delta-rs 1.2.3" in text
+    assert "*tiny; 3 rounds; headgate 1.2.3, delta-rs 1.2.3; `make bench`.*" in text
     assert "![Scan](images/benchmarks/scans.svg)" in text
     assert (tmp_path / "images/benchmarks/scans.svg").exists()
 
