@@ -272,7 +272,7 @@ def test_two_who_give_up_the_same_plan() -> None:
     with lake.transaction() as tx:
         tx.plan("compaction", "a.b", [file.path for file in table.files()], ["/a/b"])
     store.delete(entry_key(2))
-    cancelled_by = []
+    cancelled_by: list[int | None] = []
 
     def overtake(request: Request, proceed: Proceed) -> Answer:
         if isinstance(request, Create) and not cancelled_by:
