@@ -7,7 +7,6 @@ another writer can see exists before the record is decided.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,13 @@ from headgate.commit.announcements import Announcements
 from headgate.commit.driver import Driver, Waiting
 from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
-from headgate.core.arguments import public_properties, refuse_credential, tag_name, texts
+from headgate.core.arguments import (
+    public_properties,
+    refuse_credential,
+    refuse_credentials_in,
+    tag_name,
+    texts,
+)
 from headgate.core.candidates import Beginning, candidates
 from headgate.core.conflict import Rebasable, find_conflicts, next_step, resolve
 from headgate.core.isolation import Isolation
@@ -224,7 +229,7 @@ class Transaction(Catalog[None]):
         `details` are kept with it. Committing it is refused if a pending plan has some of the inputs.
         """
         self._require_open()
-        refuse_credential("what is kept with the plan", json.dumps(details or {}, ensure_ascii=False))
+        refuse_credentials_in("what is kept with the plan", dict(details or {}))
         marks = frozenset(file_mark(path) for path in inputs)
         plan = PendingPlan(
             txid=self._txid,

@@ -219,7 +219,7 @@ def test_hooks(root: Path, tmp_path: Path, text: str, monkeypatch: pytest.Monkey
         lambda: Python(raises(text)),
         lambda: Webhook(f"http://ann:{S}@127.0.0.1:1/{S}?token={S}", key_env="HOOK_KEY"),
         lambda: Webhook(text.replace("https://", "http://127.0.0.1:1/")),
-        lambda: Notify(tmp_path / "none" / text),
+        lambda: Notify(text if "://" in text else tmp_path / "none" / text),
         lambda: Replicate(text.replace("https://", "memory://")),
         lambda: Replicate(tmp_path / "lake" / "inside", options={"x": text}),
     ]

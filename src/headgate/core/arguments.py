@@ -8,6 +8,7 @@ from types import MappingProxyType
 from headgate.core.secrets import is_secret_name, looks_secret
 from headgate.errors import InvalidInputError
 from headgate.model.identifiers import MAX_NUMBER, Version
+from headgate.model.json_object import Json
 from headgate.model.record import AppBatch
 
 NO_CHECKS: Mapping[str, Callable[[str], object]] = MappingProxyType({})
@@ -64,6 +65,24 @@ def refuse_credential(what: str, text: str) -> None:
             "it for ever",
             "leave it out, and keep it outside of the lake",
         )
+
+
+def refuse_credentials_in(what: str, value: Json) -> None:
+    """The same for every text in a value of JSON, at every depth."""
+    match value:
+        case str():
+            refuse_credential(what, value)
+        case list():
+            for item in value:
+                refuse_credentials_in(what, item)
+        case dict():
+            for name, item in value.items():
+                refuse_credential(what, name)
+                # As `name=value`, so that a name which says secret is one.
+                refuse_credential(what, f"{name}={item}" if isinstance(item, str) else name)
+                refuse_credentials_in(what, item)
+        case _:
+            return
 
 
 def public_properties(

@@ -18,6 +18,7 @@ from headgate.steward.hooks.audit import Audit
 from headgate.steward.hooks.command import Command
 from headgate.steward.hooks.config_fields import Fields
 from headgate.steward.hooks.hook import Action
+from headgate.steward.hooks.lines import lines_to
 from headgate.steward.hooks.notify import Notify
 from headgate.steward.hooks.python import Python
 from headgate.steward.hooks.webhook import Webhook
@@ -75,7 +76,10 @@ ACTIONS: Mapping[str, ReadAction] = MappingProxyType(
 def _file(fields: Fields, directory: Path) -> Path | None:
     """Relative to the file that names it, so that it does not matter where the program was started."""
     given = fields.optional_text("file")
-    return None if given is None else directory / given
+    if given is None:
+        return None
+    lines_to(given, None)  # before a path is made of it: what is wrong with it would not be seen any more
+    return directory / given
 
 
 def _function(name: str) -> Any:

@@ -57,6 +57,9 @@ def lines_to(file: str | os.PathLike[str] | None, stream: str | None) -> Lines:
     path = os.fspath(file) if isinstance(file, str | os.PathLike) else ""
     if not path or "\0" in path:
         raise InvalidInputError(f"{file!r} is not the name of a file", "give a path")
+    if "://" in path:
+        # Not shown: it may hold credentials, which would not be recognised in a path any more.
+        raise InvalidInputError("a file is given as a URL", "give a path of this machine")
     # Now: the process may be in another directory when the hook runs.
     return Lines(Path.cwd() / path, STREAMS[0])
 
