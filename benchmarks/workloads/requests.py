@@ -80,7 +80,8 @@ def measure(bench: Bench) -> Run:
         one = usual(run, name)
         for other in run.fact(name, LABEL, "seen") or ():
             # One listing is enough to see what waits for what.
-            other["trace"] = other["trace"] if one is other else []
+            if other is not one:
+                other["trace"] = []
     return run
 
 
