@@ -12,6 +12,7 @@ from tests.documents.page import LANGUAGES, PAGES, REASONS, Block, blocks, needs
 WITHOUT_SPARK = [page for page in PAGES if runs(page) and not needs_spark(page)]
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 NOT_RUN = [block for block in BLOCKS if block.reason is not None]
+MOST_NOT_RUN = 12
 
 
 @pytest.mark.parametrize("page", WITHOUT_SPARK, ids=lambda page: page.name)
@@ -28,7 +29,7 @@ def test_every_block_says_what_it_is() -> None:
 
 def test_few_blocks_are_not_run_and_each_says_why() -> None:
     assert {block.reason for block in NOT_RUN} <= REASONS
-    assert len(NOT_RUN) < len(BLOCKS) / 10, [str(block) for block in NOT_RUN]
+    assert len(NOT_RUN) <= MOST_NOT_RUN, [str(block) for block in NOT_RUN]
 
 
 @pytest.mark.parametrize("block", NOT_RUN, ids=str)
