@@ -45,7 +45,7 @@ NUMBER = "_headgate_file_number"
 """The column with the number of the file that a row was in: far shorter than its path."""
 GROUP = "headgate_group"
 """The column with the number of a row's group. Not hidden: Spark writes directories that begin with it."""
-_GROUP_ID = ORIGIN_POSITION_ID + 1
+_GROUP_ID = 2147483000  # in no file: it names a directory, or goes
 
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 _IN_GROUP = re.compile(rf"/{GROUP}=(\d+)/")
