@@ -191,3 +191,32 @@ def test_a_long_argument_is_cut_with_a_mark_after_secrets_are_gone() -> None:
     assert "hunter" not in kept
     assert kept.endswith(" more characters)")
     assert without_secrets(["y" * MAX_ARGUMENT]) == ("y" * MAX_ARGUMENT,)
+
+
+@pytest.mark.parametrize("escapes", [1, 3, 7])
+def test_quotes_that_are_escaped_several_times(escapes: int) -> None:
+    quote = "\\" * escapes + '"'
+    text = f"{{{quote}token{quote}: {quote}{SECRET}{quote}, {quote}a{quote}: 1}}"
+    assert clean_text(text) == text.replace(SECRET, "***")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["password:", SECRET],
+        ["--password=", SECRET],
+        ['{"token":', f'"{SECRET}"}}'],
+        ["-H", "Authorization:", "Bearer", SECRET],
+        ["-----BEGIN", "RSA", "PRIVATE", "KEY-----", SECRET, "-----END", "RSA", "PRIVATE", "KEY-----"],
+        [f"tool --password {SECRET}"],
+        [f"tool --password '{SECRET} and more'"],
+        [f"https://x/?next=https%3A%2F%2Fann%3A{SECRET}%40db%2Fx"],
+        [f"https://hooks.slack.com/services/T0/B0/{SECRET}"],
+    ],
+)
+def test_a_secret_that_is_announced_by_what_stands_before_it(args: list[str]) -> None:
+    assert SECRET not in " ".join(without_secrets(args))
+
+
+def test_names_of_remarks_are_cleaned_too() -> None:
+    assert without_secret_values([("ghp_0123456789abcdefghij", "x")]) == {"***": "x"}

@@ -329,3 +329,19 @@ def test_errors_of_storage_are_storage_errors() -> None:
         NoAnswerError,
         StorageRefusedError,
     }
+
+
+def test_an_option_with_a_line_end_is_refused_by_its_name() -> None:
+    with pytest.raises(InvalidInputError, match="option 'access_key_id' has control characters") as caught:
+        open_store("s3://bucket/lake", {"access_key_id": "key-of-a-file\n"})
+    assert "key-of-a-file" not in str(caught.value)
+
+
+def test_a_client_that_breaks_off_is_a_storage_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As obstore does over a credential with a line end from the environment."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key\n")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    store = open_store("s3://bucket/lake", {"endpoint": "http://127.0.0.1:1", "region": "x"})
+    with pytest.raises(NoAnswerError) as caught:
+        store.get("a")
+    assert "key" not in caught.value.problem.replace("keys", "")

@@ -38,13 +38,14 @@ _USER_OPTIONS = frozenset({"-u", "--user", "--proxy-user"})
 
 _NAME = re.compile(
     # A name and what stands between it and its value: `name=`, `"name": `, `\"name\": `, `name%3D`.
-    r"(?<![\w.\-])(?P<name>[\w.\-]++)(?P<quote>\\?[\"'])?\s*+(?:=>|[:=]|%3[ad])\s*+",
+    # Quotes may be escaped several times, as JSON in JSON in a file is.
+    r"(?<![\w.\-])(?P<name>[\w.\-]++)(?P<quote>\\{0,15}[\"'])?\s*+(?:=>|[:=]|%3[ad])\s*+",
     re.IGNORECASE,
 )
 _SCHEME = r"(?:(?:bearer|basic|digest|negotiate|token|apikey|sharedkey|aws4-hmac-sha256)\s++)?"
 _VALUE = re.compile(
     # Quoted, also with escaped quotes; a list; an object; else one word. What is not closed goes to the end.
-    r"\\\".*?(?:\\\"|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)"
+    r"\\{1,15}\".*?(?:\\{1,15}\"|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)"
     rf"|\[[^\]]*+\]?|\{{[^}}]*+\}}?|{_SCHEME}[^\s&;,\"'}}\]]++",
     re.IGNORECASE | re.DOTALL,
 )
@@ -52,6 +53,7 @@ _OPTION_AND_VALUE = re.compile(
     # In one text, as a command line: `tool --password …`. What begins with a dash is the next option.
     r"(?<![^\s\"'])--?(?P<name>[\w.\-]++)\s++(?P<value>\"[^\"]*+\"?|'[^']*+'?|[^\s\-\"'][^\s\"']*+)"
 )
+_QUOTE = re.compile(r"\\{1,15}\"|[\"']")
 _REST_OF_LINE = re.compile(r"[^\r\n\"']++")
 
 _SHAPES: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -189,5 +191,6 @@ def _without_value(option: re.Match[str]) -> str:
 
 def _redacted_like(value: str, quote_of_name: str) -> str:
     """The mark, in the quotes of the value or of its name, so that JSON stays JSON."""
-    quote = '\\"' if value.startswith('\\"') else value[0] if value[0] in "\"'" else quote_of_name
+    quoted = _QUOTE.match(value)
+    quote = quote_of_name if quoted is None else quoted[0]
     return f"{quote}{REDACTED}{quote}"

@@ -100,6 +100,11 @@ def _refuse_wrong_types(options: Options | None) -> None:
                 f"the storage option {name!r} is a {type(value).__name__}, but names and values are texts",
                 'write it as options={"fsync": "false"}',
             )
+        if any(unicodedata.category(character) == "Cc" for character in value):
+            raise InvalidInputError(
+                f"the storage option {name!r} has control characters, as a line end, in its value",
+                "leave them out; of a file that ends in a line end, take the line alone",
+            )
 
 
 def _refuse_mistyped_url(path: str) -> None:

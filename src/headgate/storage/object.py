@@ -154,6 +154,10 @@ def _refuse_after_fork() -> None:
         )
 
 
+PANIC = "PanicException"
+"""What code in Rust raises that ended unexpectedly. No `Exception`, and its class cannot be imported."""
+
+
 class ObjectStore:
     """Gives `PutIfAbsent` (whether the service keeps that promise is for the probe to find out).
 
@@ -253,6 +257,14 @@ class ObjectStore:
         except _RAISED_BY_OBSTORE as error:
             # Not chained: the text of obstore's error holds whole URLs, which can be signed.
             raise storage_error(doing, error) from None
+        except BaseException as error:
+            if type(error).__name__ != PANIC:
+                raise
+            # Nobody knows how far it came. Its text may hold what it could not take.
+            raise NoAnswerError(
+                f"{doing}: the client of the storage broke off",
+                "look for line ends and other odd characters in credentials and options of the storage",
+            ) from None
 
 
 def _stored(entry: Any) -> Stored:
