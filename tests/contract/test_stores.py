@@ -15,25 +15,32 @@ from headgate.storage.memory import MemoryStore
 from headgate.storage.object import ObjectStore
 from headgate.testing.contracts import (
     ListSizesContract,
+    ListTimesContract,
     PutIfAbsentContract,
     RenameNoReplaceContract,
     StoreContract,
 )
 
 
-class TestMemory(StoreContract, ListSizesContract, PutIfAbsentContract, RenameNoReplaceContract):
+class TestMemory(
+    StoreContract, ListSizesContract, ListTimesContract, PutIfAbsentContract, RenameNoReplaceContract
+):
     @pytest.fixture
     def store(self) -> Store:
         return MemoryStore()
 
 
-class TestLocal(StoreContract, ListSizesContract, PutIfAbsentContract, RenameNoReplaceContract):
+class TestLocal(
+    StoreContract, ListSizesContract, ListTimesContract, PutIfAbsentContract, RenameNoReplaceContract
+):
     @pytest.fixture(params=[True, False], ids=["fsync", "no-fsync"])
     def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
         return LocalStore(tmp_path / "made by the store", fsync=request.param)
 
 
-class TestIntercepted(StoreContract, ListSizesContract, PutIfAbsentContract, RenameNoReplaceContract):
+class TestIntercepted(
+    StoreContract, ListSizesContract, ListTimesContract, PutIfAbsentContract, RenameNoReplaceContract
+):
     @pytest.fixture
     def store(self) -> Store:
         return intercepted(MemoryStore(), lambda request, proceed: proceed(request))
@@ -55,7 +62,7 @@ class TestWithoutAtomicOperations(StoreContract):
         assert not isinstance(store, PutIfAbsent | RenameNoReplace)
 
 
-class TestObstoreInMemory(StoreContract, ListSizesContract, PutIfAbsentContract):
+class TestObstoreInMemory(StoreContract, ListSizesContract, ListTimesContract, PutIfAbsentContract):
     """Our side of object storage, without a network."""
 
     @pytest.fixture
@@ -67,7 +74,7 @@ class TestObstoreInMemory(StoreContract, ListSizesContract, PutIfAbsentContract)
 
 
 @pytest.mark.slow
-class TestS3(StoreContract, ListSizesContract, PutIfAbsentContract):
+class TestS3(StoreContract, ListSizesContract, ListTimesContract, PutIfAbsentContract):
     @pytest.fixture
     def store(self, s3_store: Store) -> Store:
         return s3_store

@@ -31,7 +31,8 @@ from headgate.core.matrix import MATRIX, Elsewhere, OnRecord, OnTable, Verdict
 from headgate.model.footprint import FileFootprint, Upserted
 from headgate.model.identifiers import TxId, Version
 from headgate.model.named_object import NamedObject, ObjectAction, ObjectCommit, View
-from headgate.model.record import Record
+from headgate.model.record import Record, TagChange
+from headgate.model.retention import Retention
 from headgate.model.table import TableAction, TableCommit, TableRef
 from tests.model.test_record import a_record
 
@@ -302,8 +303,8 @@ def test_other_tables_are_none_of_our_business(
 
 
 def test_every_row_has_an_example_or_is_seen_to_elsewhere() -> None:
-    assert [row.number for row in MATRIX] == list(range(1, 43))
-    shown = {row for row, *_ in EXAMPLES} | {36, 40, 42}  # these are not about a table that both know
+    assert [row.number for row in MATRIX] == list(range(1, 45))
+    shown = {row for row, *_ in EXAMPLES} | {36, 40, 42, 43, 44}  # these are not about a table that both know
     elsewhere = {row.number for row in MATRIX if any(isinstance(rule, Elsewhere) for rule in row.rules)}
     assert elsewhere == {4, 32, 33, 34, 35, 39}
     assert shown | elsewhere == {row.number for row in MATRIX}
@@ -545,3 +546,20 @@ def test_a_footprint_that_was_too_large_never_takes_a_conflict_away(
 def test_a_rule_is_about_tables_or_about_records() -> None:
     kinds = {type(rule) for row in MATRIX for rule in row.rules}
     assert kinds == {OnTable, OnRecord, Elsewhere}
+
+
+def test_row_43_one_expires_at_a_time_and_keeps_what_was_named_meanwhile() -> None:
+    ours = Footprint(OURS, expires=Retention(10, ((1, 0),)))
+    expired = replace(theirs(None), tables=(), expires=Retention(8))
+    named = [replace(expired, expires=None, tags=TagChange({"x": Version(v)})) for v in (10, 11)]
+    assert [conflict.rule for conflict in find_conflicts(ours, [expired])] == [43]
+    assert [conflict.rule for conflict in find_conflicts(ours, [named[0]])] == [43]
+    assert find_conflicts(ours, [named[1]]) == ()
+    assert isinstance(resolve(find_conflicts(ours, [expired, named[0]])), Retryable)
+
+
+def test_row_44_what_may_be_expired_gets_no_name() -> None:
+    expired = replace(theirs(None), tables=(), expires=Retention(10, ((1, 0),), frozenset({7})))
+    for version, rules in ((5, [44]), (7, []), (11, [])):
+        ours = Footprint(OURS, tag_names=frozenset({"x"}), tagged=frozenset({version}))
+        assert [conflict.rule for conflict in find_conflicts(ours, [expired])] == rules

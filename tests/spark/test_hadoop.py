@@ -29,6 +29,7 @@ from headgate.spark.hadoop import HadoopStore, open_hadoop_store
 from headgate.spark.hadoop_errors import ERRORS, storage_error
 from headgate.storage.capabilities import PutIfAbsent, ReadTail, RenameNoReplace, Store
 from headgate.testing.contracts import (
+    ListTimesContract,
     RenameNoReplaceContract,
     StoreContract,
     StrategyContract,
@@ -43,7 +44,7 @@ def store(session: SparkSession, tmp_path: Path) -> HadoopStore:
     return HadoopStore(session, f"file://{tmp_path}/made by the store")
 
 
-class TestContract(StoreContract, RenameNoReplaceContract):
+class TestContract(StoreContract, ListTimesContract, RenameNoReplaceContract):
     racers: ClassVar[int] = 4
 
     @pytest.fixture

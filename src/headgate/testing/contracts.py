@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, wait
+from datetime import timedelta
 from functools import partial
 from itertools import repeat
 from typing import ClassVar, Protocol, TypeAlias, TypeVar
@@ -26,11 +27,12 @@ from uuid import uuid4
 from headgate.commit.outcome import Committed, Lost, Outcome, Unknown
 from headgate.commit.strategy import CommitStrategy
 from headgate.errors import InvalidInputError, StorageError
+from headgate.host import SYSTEM
 from headgate.model.identifiers import GENESIS, TxId, Version
-from headgate.storage.capabilities import ListSizes, PutIfAbsent, RenameNoReplace, Store
+from headgate.storage.capabilities import ListSizes, ListTimes, PutIfAbsent, RenameNoReplace, Store
 from headgate.storage.counting import counted
 from headgate.storage.faulty import Action, DuplicatedLate, Fault, faulty, lose_answer, lose_request
-from headgate.storage.listing import all_sizes
+from headgate.storage.listing import all_sizes, all_times
 from headgate.storage.requests import Answer
 
 T = TypeVar("T")
@@ -318,6 +320,28 @@ class ListSizesContract:
         assert all_sizes(store, "a/") == sizes
         assert [key for key, _ in store.list_sizes("a/", after="a/18").sizes] == ["a/19"]
         assert all_sizes(store, "c/") == {}
+
+
+class ListTimesContract:
+    """For stores that give `ListTimes`. Each test gets a `store` that is empty."""
+
+    clock_skew: ClassVar[timedelta] = timedelta(minutes=10)
+    """How much the clock of the storage may differ from ours."""
+
+    def test_times_are_those_of_the_writes_in_every_page(self, store: Store) -> None:
+        assert isinstance(store, ListTimes)
+        before = SYSTEM.now()
+        sizes = {f"a/{number:02d}": number for number in range(20)}
+        for key, size in sizes.items():
+            store.put(key, b"x" * size)
+        store.put("b/other", b"1")
+        found = all_times(store, "a/")
+        assert {one.key: one.size_bytes for one in found} == sizes
+        assert [one.key for one in found] == sorted(sizes)
+        for one in found:
+            assert before - self.clock_skew <= one.written_at <= SYSTEM.now() + self.clock_skew
+        assert [one.key for one in store.list_times("a/", after="a/18").objects] == ["a/19"]
+        assert all_times(store, "c/") == []
 
 
 class PutIfAbsentContract:
