@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pytest
@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 import headgate as hg
 from headgate.core.boundaries import Coverage
 from headgate.iceberg.arrow_files import read_rows
-from headgate.iceberg.boundaries import READABLE_SINCE, coverage, plan_as_of, with_files_of
+from headgate.iceberg.boundaries import (
+    READABLE_SINCE,
+    coverage,
+    plan_as_of,
+    readable_since,
+    with_files_of,
+)
 from headgate.iceberg.metadata import TableMetadata
 from headgate.model.window import Window
 from headgate.storage.memory import MemoryStore
@@ -203,6 +209,32 @@ def test_a_dropped_column_is_not_told_any_more() -> None:
     history.do("append", 2)
     assert since(history) == history.lake.version
     assert not history.coverage(history.lake.version).tells(with_column)
+
+
+def test_a_compaction_of_everything_at_once_tells_of_itself_only() -> None:
+    """Its files do not say which versions they are of."""
+    history = History.begin()
+    for _ in range(4):
+        history.do("append", 2)
+    metadata, loader = history.metadata(history.lake.version), history.lake._table_loader()
+    removed = [entry for group in loader.entries(loader.manifests(metadata)) for entry in group]
+    places = {"L0": 7, "L2-1-9": 0}
+    for place, expected in places.items():
+        added = [replace(removed[0].file, path=f"{metadata.location}/data/{place}-{'0' * 32}/x.parquet")]
+        assert readable_since(metadata, "replace", added, removed, 7, DIVISOR) == expected
+        assert readable_since(metadata, "overwrite", added, removed, 7, DIVISOR) == 7
+    assert readable_since(metadata, "replace", [], removed, 7, DIVISOR) == 7
+
+
+def test_a_compaction_that_leaves_nothing_of_a_file_ends_what_is_told_within_its_window() -> None:
+    history = History.begin()
+    for _ in range(9):
+        history.do("append", 2)
+    metadata, loader = history.metadata(history.lake.version), history.lake._table_loader()
+    removed = [entry for group in loader.entries(loader.manifests(metadata)) for entry in group]
+    # Only the last file has an output; those of versions 2 to 9 lie in the window up to 9.
+    added = [replace(removed[0].file, path=f"{metadata.location}/data/L1-10-12-{'0' * 32}/x.parquet")]
+    assert readable_since(metadata, "replace", added, removed, 13, DIVISOR) == 9
 
 
 def test_a_window_that_lost_all_its_rows_ends_what_is_told() -> None:
