@@ -162,7 +162,7 @@ def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     assert "killed at work" in result.output
     assert output.command_line("log", str(tmp_path / "lake")) in result.output
     lake = hg.Lake.open(tmp_path / "lake")
-    assert lake.version >= 40
+    assert lake.version >= 28
     assert lake.tables() == ("sales.customers", "sales.orders")
     assert all(lake.log(kind=kind) for kind in ("merge", "update", "compact"))
     assert "what Bob is told" in result.output

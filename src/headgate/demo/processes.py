@@ -20,7 +20,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from headgate.errors import InternalError
 
 WRITERS = 4
-COMMITS = 4
+COMMITS = 3
 KILLED = 2
 KILLED_AFTER = 2
 FIRST_ID = 1_000_000
