@@ -11,9 +11,9 @@ class ClusteringReport:
 
     `groups` of files, each of one path and one window of versions, were sorted: so many `files_in` with
     `bytes_in` became `files_out`, with `rows` in them; `rows_dropped` had been deleted before. `plans` are
-    the transactions that scheduled it, `versions` all that it made. It left alone `files_recent`, whose window is
-    complete when the lake reaches version `complete_at`; `files_pending`, which another table service is
-    about to rewrite; and `files_clustered`, which are so clustered already.
+    the transactions that scheduled it, `versions` all that it made. It left alone `files_recent`, whose
+    window is complete when the lake reaches version `complete_at`; `files_pending`, which another table
+    service is about to rewrite; and `files_clustered`, which are so clustered already.
     """
 
     table: str
