@@ -347,6 +347,7 @@ def test_ctrl_c_leaves_nothing_to_see(place: Path, tmp_path: Path) -> None:
         (["9007199254740992", "1.5"], [2.0**53, 1.5]),
         (["0" + "9" * 20, "1"], ["0" + "9" * 20, "1"]),
         (["9" * 20, "1"], [Decimal("9" * 20), Decimal(1)]),
+        (["9" * 40, "0.5"], ["9" * 40, "0.5"]),
     ],
 )
 def test_numbers_of_csv_files_keep_what_is_written(

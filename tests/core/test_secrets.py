@@ -81,6 +81,8 @@ def test_a_secret_is_removed(args: list[str]) -> None:
         ["http://localhost:9000/a@b"],
         ["run the basic validation"],
         ["-u", "ann"],
+        ["--mode", "basic", "orders"],
+        ["digest", "of", "orders"],
     ],
 )
 def test_what_is_no_secret_stays(args: list[str]) -> None:
@@ -207,6 +209,8 @@ def test_quotes_that_are_escaped_several_times(escapes: int) -> None:
         ["--password=", SECRET],
         ['{"token":', f'"{SECRET}"}}'],
         ["-H", "Authorization:", "Bearer", SECRET],
+        ["-H", "Authorization:", "basic", SECRET],
+        ["bearer", SECRET],
         ["-----BEGIN", "RSA", "PRIVATE", "KEY-----", SECRET, "-----END", "RSA", "PRIVATE", "KEY-----"],
         [f"tool --password {SECRET}"],
         [f"tool --password '{SECRET} and more'"],

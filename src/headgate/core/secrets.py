@@ -28,10 +28,11 @@ _SECRET_NAME = re.compile(
 )
 _OPTION = re.compile(r"--?(?P<name>[\w.\-]+)")
 _ANNOUNCING = re.compile(
-    # An argument that only says what comes next: `password:`, `{"token":`, `X-Api-Key=`, `Bearer`.
-    r"(?P<scheme>bearer|basic|digest|negotiate|aws4-hmac-sha256)|[\s\"'{\\]*+-{0,2}(?P<name>[\w.\-]++)[\"'\\]*+[:=]\s*+",
-    re.IGNORECASE,
+    # An argument that only says what comes next: `password:`, `{"token":`, `X-Api-Key=`.
+    r"[\s\"'{\\]*+(?P<name>[\w.\-]++)[\"'\\]*+[:=]\s*+"
 )
+_SCHEMES = frozenset({"bearer", "basic", "digest", "negotiate", "aws4-hmac-sha256"})
+"""Of an authorization; what follows is the secret."""
 _KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"
 _USER_OPTIONS = frozenset({"-u", "--user", "--proxy-user"})
 """Options whose value is `user:password`, as curl's."""
@@ -127,12 +128,11 @@ def _expected_after(arg: str, before: _Expected) -> _Expected:
     if before is _Expected.KEY or begun >= 0:
         # Whether it is a private one may stand in later arguments; where it ends, too.
         return _Expected.NOTHING if ended > begun and arg.endswith("-----") else _Expected.KEY
-    option = _OPTION.fullmatch(arg)
-    name = _ANNOUNCING.fullmatch(arg)
-    says_secret = (option is not None and is_secret_name(option["name"])) or (
-        name is not None and (name["scheme"] is not None or is_secret_name(name["name"]))
-    )
-    return _Expected.VALUE if says_secret else _Expected.NOTHING
+    # Alone, the other schemes are words of English.
+    if arg.lower() == "bearer" or (before is _Expected.VALUE and arg.lower() in _SCHEMES):
+        return _Expected.VALUE
+    name = _OPTION.fullmatch(arg) or _ANNOUNCING.fullmatch(arg)
+    return _Expected.VALUE if name is not None and is_secret_name(name["name"]) else _Expected.NOTHING
 
 
 def without_secret_values(properties: Iterable[tuple[str, str]]) -> dict[str, str]:

@@ -26,6 +26,7 @@ EXACT_DIGITS = 16
 """Whole numbers of fewer digits are held exactly by floating point."""
 LEADING_ZERO = r"^\s*[+-]?0\d"
 """A number that is written so, as `01234`, says more than its value: it is text."""
+_TOO_LONG = rf"^\s*[+-]?\d{{{WHOLE_NUMBER.precision + 1},}}\s*$"
 _WHOLE = rf"^\s*[+-]?\d{{1,{WHOLE_NUMBER.precision}}}\s*$"
 _AT = re.compile(
     r"(?:In CSV column #(?P<column>\d+): )?(?:CSV parse error: )?(?:Row #(?P<row>\d+): )?(?P<rest>.*)", re.S
@@ -69,7 +70,7 @@ def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
     """The columns of a file, their types as its first rows show them.
 
     Numbers keep what the file says, where Arrow would not: with leading zeros (`01234`, a postcode) they are
-    text, and whole numbers that no BIGINT holds are decimals, for as floating point two different ones could
+    text, as are those that no type holds, and whole numbers that no BIGINT holds are decimals, for as floating point two different ones could
     become the same. Those that floating point would round are refused beside fractions.
     """
     with source.opened(lambda _: None) as file, _reader(file.stream, source, dialect, None) as reader:
@@ -102,7 +103,7 @@ def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
 
 def _number_type(source: SourceFile, field: pa.Field, texts: pa.Array) -> pa.DataType:
     """The type for a column of which Arrow says that it has numbers, from how they are written."""
-    if _any(texts, LEADING_ZERO):
+    if _any(texts, LEADING_ZERO) or _any(texts, _TOO_LONG):
         return pa.string()
     whole = texts.filter(pc.match_substring_regex(texts, _WHOLE))
     exact = all(is_exact(int(text)) for text in whole.unique().to_pylist() if len(text) >= EXACT_DIGITS)
