@@ -254,8 +254,8 @@ class Lake(LakeObjects, LakeRetention):
         """The commits, newest first: all, or `limit` of them, or only those below version `before`.
 
         Further only those that changed `table` (a name, or a pattern as `sales.*`), by `user`, not before
-        the moment `since`, or of a `kind`: `commit`, `plan`, `cancel`, `switch`, what was done to a table
-        (`create`, `drop`, …) or to its rows (`append`, `delete`, …). Every record that is read is checked
+        the moment `since`, or of a `kind`: `commit`, `plan`, `cancel`, `switch`, `expire`, what was done to a
+        table (`create`, `drop`, …) or to its rows (`append`, `delete`, …). Every record that is read is checked
         against the digest that the one after it carries.
         """
         query = LogQuery.of(table, kind, user, None if since is None else moment(since))
@@ -346,7 +346,7 @@ class Lake(LakeObjects, LakeRetention):
         return self.table(name)
 
     def drop_table(self, name: str, *, args: Sequence[str] = ()) -> CommitResult:
-        """Drops a table, in a transaction of its own. Its files stay until they are vacuumed."""
+        """Drops a table, in a transaction of its own. Its files stay until its versions expire."""
         return self._run(args, lambda tx: tx.drop_table(name), self._refreshed())
 
     def rename_table(self, name: str, to: str, *, args: Sequence[str] = ()) -> CommitResult:
