@@ -247,8 +247,8 @@ class Lake(LakeStewardship, LakeServices, LakeRetention, LakeObjects):
         """The commits, newest first: all, or `limit` of them, or only those below version `before`.
 
         Further only those that changed `table` (a name, or a pattern as `sales.*`), by `user`, not before
-        the moment `since`, or of a `kind`: `commit`, `plan`, `cancel`, `switch`, what was done to a table
-        (`create`, `drop`, …) or to its rows (`append`, `delete`, …). Every record that is read is checked
+        the moment `since`, or of a `kind`: `commit`, `plan`, `cancel`, `switch`, `expire`, what was done to a
+        table (`create`, `drop`, …) or to its rows (`append`, `delete`, …). Every record that is read is checked
         against the digest that the one after it carries.
         """
         query = LogQuery.of(table, kind, user, None if since is None else moment(since))
@@ -344,7 +344,7 @@ class Lake(LakeStewardship, LakeServices, LakeRetention, LakeObjects):
         return self._made_table(name, made)
 
     def drop_table(self, name: str, *, args: Sequence[str] = ()) -> CommitResult:
-        """Drops a table, in a transaction of its own. Its files stay until they are vacuumed."""
+        """Drops a table, in a transaction of its own. Its files stay until its versions expire."""
         return self._run(args, lambda tx: tx.drop_table(name), self._refreshed())
 
     def rename_table(self, name: str, to: str, *, args: Sequence[str] = ()) -> CommitResult:

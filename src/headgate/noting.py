@@ -157,7 +157,7 @@ class NotedChanges(Catalog[None]):
         return writing.TableWriter(self._open(), name)
 
     def drop_table(self, name: str) -> None:
-        """Drops a table. Its files stay until they are vacuumed."""
+        """Drops a table. Its files stay until its versions expire."""
         from headgate import writing
 
         writing.drop(self._open(), name)
