@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # `make search` tries more, and other ones each time. `make test` tries the same ones each time, so that what
 # it says of a change is about the change.
@@ -17,5 +17,13 @@ def examples(count: int) -> int:
 
 
 def load_profile() -> None:
-    settings.register_profile("headgate", derandomize=not _TIMES, max_examples=examples(100), print_blob=True)
+    settings.register_profile(
+        "headgate",
+        derandomize=not _TIMES,
+        max_examples=examples(100),
+        print_blob=True,
+        # How long an example takes is about the machine, and what else it does.
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.load_profile("headgate")

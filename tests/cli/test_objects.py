@@ -78,7 +78,7 @@ def test_a_mount_is_read_without_a_jvm(place: Path, tmp_path: Path) -> None:
 
 def test_drop_drops_a_table_too(place: Path) -> None:
     dropped = run_json("drop", place, "sales.orders")
-    assert dropped == {"name": "sales.orders", "kind": "table", "version": 3}
+    assert dropped == {"name": "sales.orders", "kind": "table", "version": 3, "hook_failures": []}
     assert run("drop", place, "sales.orders").exit_code == 1
 
 

@@ -73,6 +73,7 @@ def test_cancel_of_a_running_transaction(lake: hg.Lake) -> None:
         "txid": tx.txid,
         "cancelled": True,
         "version": 3,
+        "hook_failures": [],
     }
     assert run_json("timeline", lake.place, "--pending") == []
     with pytest.raises(hg.ConflictError):

@@ -137,6 +137,18 @@ CASES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("replicate lake afile", 2, ("afile is a file",)),
     ("replicate lake --promote", 2, ("is not a replica",)),
     ("replicate lake new --target-option x", 2, ("'x' has no value", "--target-option NAME=VALUE")),
+    # Services.
+    ("compact nowhere", 1, ("there is no lake at", MENDED)),
+    ("compact lake sales.order", 1, ("there is no table sales.order", "did you mean sales.orders")),
+    ("compact lake --interval 5", 2, ("--interval says how often --watch looks", "add --watch")),
+    ("compact lake --dry-run --watch", 2, ("--dry-run does nothing",)),
+    ("cluster lake sales.order --by id --no-spark", 1, ("there is no table sales.order", "sales.orders")),
+    ("cluster lake sales.orders --by color --no-spark", 2, ("color", "id, amount")),
+    ("expire lake --keep 1:30d", 2, ("does not keep all versions for any time", "all:1d")),
+    ("expire lake --keep soon", 2, ("'soon' does not say which versions", "all:1d")),
+    ("vacuum lake --older-than soon", 2, ("'soon' is not a time", "1d")),
+    ("vacuum nowhere", 1, ("there is no lake at", MENDED)),
+    ("hooks skip nowhere tell", 1, ("there is no lake at", MENDED)),
     # The program itself.
     ("frobnicate", 2, ("No such command 'frobnicate'",)),
     ("log --frob lake", 2, ("No such option", "--frob")),

@@ -92,7 +92,10 @@ MISTAKES = [
     (hook(OK, name='name = "a b"'), "hook a b: 'a b' cannot be the name of a hook"),
     (hook(OK, action=""), "hook tell: action is missing"),
     (hook(OK, action='action = "comand"'), "there is no action 'comand'. did you mean command"),
-    (hook(OK, action='action = "xyz"'), "actions: audit, command, notify, python, replicate, webhook"),
+    (
+        hook(OK, action='action = "xyz"'),
+        "actions: audit, command, compact, notify, python, replicate, webhook",
+    ),
     (hook(), "hook tell: command is missing"),
     (hook('command = "rm -rf /"'), "hook tell: command must be a list of texts, .* but is a text"),
     (hook("command = [1]"), "hook tell: command must be a list of texts"),

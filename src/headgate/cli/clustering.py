@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from headgate.cli import output
 from headgate.cli.app import app
 from headgate.cli.engine import engine
+from headgate.cli.examples import examples
 from headgate.cli.failure import reported
 from headgate.cli.options import AsJson, Config, Place, StoreOptions, TableName, open_with_hooks
+from headgate.cli.progress import rewriting
 
 if TYPE_CHECKING:
     from headgate.model.clustering import ClusteringReport
-    from headgate.model.compaction import CompactionProgress
 
 
 @app.command(
-    epilog="Examples: headgate cluster ./lake sales.orders --by customer --- "
-    "headgate cluster ./lake sales.orders --by customer,ts --zorder --where \"ts >= '2026-01-01'\""
+    epilog=examples(
+        "headgate cluster ./lake sales.orders --by customer",
+        "headgate cluster ./lake sales.orders --by customer,ts --zorder --where \"ts >= '2026-01-01'\"",
+    )
 )
 def cluster(
     place: Place,
@@ -66,27 +67,16 @@ def cluster(
         lake = open_with_hooks(place, option, config)
         chosen = lake.table(table)
         args = ["headgate", "cluster", table, "--by", ",".join(names), *(["--zorder"] if zorder else [])]
-        with engine(alive=False) if spark else nullcontext() as session, _progress(table) as progress:
+        with (
+            engine(alive=False) if spark else nullcontext() as session,
+            rewriting(output.visible(table)) as progress,
+        ):
             report = chosen.cluster(session, names, zorder=zorder, where=where, progress=progress, args=args)
         if json:
             output.print_json({**asdict(report), "changed": report.changed})
         else:
             for line in _lines(report):
                 output.say(line)
-
-
-@contextmanager
-def _progress(table: str) -> Iterator[Callable[[CompactionProgress], None]]:
-    """A bar on a terminal, on standard error; nothing in a pipe."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(output.visible(table), total=None)
-
-        def tell(told: CompactionProgress) -> None:
-            progress.update(task, completed=told.bytes_done, total=told.bytes)
-
-        yield tell
 
 
 def _lines(report: ClusteringReport) -> Iterator[str]:

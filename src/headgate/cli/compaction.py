@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import json as json_text
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.text import Text
-from rich.tree import Tree
 
 from headgate.cli import output
 from headgate.cli.app import app
 from headgate.cli.engine import engine
+from headgate.cli.examples import examples
 from headgate.cli.failure import reported
 from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_with_hooks
+from headgate.cli.progress import rewriting
 from headgate.cli.streams import INTERRUPTED
 from headgate.errors import ConflictError, InvalidInputError, StorageError
 from headgate.host import SYSTEM
 from headgate.lake import Lake
-from headgate.model.compaction import CompactionProgress, CompactionReport
+from headgate.model.compaction import CompactionReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from rich.text import Text
+    from rich.tree import Tree
 
     from headgate.core.compaction.outlook import PathOutlook, TableOutlook
     from headgate.core.compaction.segments import Group
@@ -36,8 +36,11 @@ USUAL_INTERVAL_SECONDS = 30.0
 
 
 @app.command(
-    epilog="Examples: headgate compact ./lake --- headgate compact ./lake sales.orders --dry-run --- "
-    "headgate compact ./lake --watch --interval 60"
+    epilog=examples(
+        "headgate compact ./lake",
+        "headgate compact ./lake sales.orders --dry-run",
+        "headgate compact ./lake --watch --interval 60",
+    )
 )
 def compact(
     place: Place,
@@ -116,34 +119,8 @@ def _watch(lake: Lake, table: str | None, spark: SparkSession | None, interval: 
 
 
 def _compacted(lake: Lake, table: str | None, spark: SparkSession | None) -> CompactionReport:
-    with _progress() as progress:
+    with rewriting("compacting") as progress:
         return lake.compact(spark, table=table, progress=progress)
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[CompactionProgress], None]]:
-    """A bar on a terminal, on standard error; nothing in a pipe."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TextColumn("{task.fields[files]}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
-        task = bars.add_task("compacting", total=None, files="")
-
-        def on_progress(at: CompactionProgress) -> None:
-            bars.update(
-                task,
-                description=output.visible(at.table),
-                completed=at.bytes_done,
-                total=at.bytes,
-                files=f"{at.files_done:,} of {output.count(at.files, 'file')}",
-            )
-
-        yield on_progress
 
 
 def _say(report: CompactionReport) -> None:
@@ -177,6 +154,8 @@ def report_lines(report: CompactionReport) -> Iterator[str]:
 
 
 def _show(lake: Lake, table: str | None, *, json: bool) -> None:
+    from rich.tree import Tree
+
     tables = lake.compaction_outlook(table)
     if json:
         output.print_json([_outlook_json(shown) for shown in tables])
@@ -217,6 +196,8 @@ def _add_path(branch: Tree, path: PathOutlook) -> None:
 
 
 def _text(line: str) -> Text:
+    from rich.text import Text
+
     return Text(output.visible(line))
 
 

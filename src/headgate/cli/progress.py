@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
+    from headgate.model.compaction import CompactionProgress
+
 
 def shown() -> bool:
     """Whether anybody sees them."""
@@ -63,6 +65,24 @@ def loading(table: str) -> Iterator[Callable[[int, int, int], None]]:
 
         def on_progress(bytes_read: int, bytes_total: int, rows_read: int) -> None:
             bars.update(task, completed=bytes_read, total=bytes_total, rows=rows_read)
+
+        yield on_progress
+
+
+@contextmanager
+def rewriting(table: str) -> Iterator[Callable[[CompactionProgress], None]]:
+    """A bar for bytes that a table service has rewritten, with the files that they were in."""
+    if not shown():
+        yield _unseen
+        return
+    from rich.progress import DownloadColumn, TextColumn
+
+    with _bars(DownloadColumn(), TextColumn("{task.fields[files]}")) as bars:
+        task = bars.add_task(table, total=None, files="")
+
+        def on_progress(at: CompactionProgress) -> None:
+            files = f"{at.files_done:,} of {at.files:,} files"
+            bars.update(task, description=at.table, completed=at.bytes_done, total=at.bytes, files=files)
 
         yield on_progress
 

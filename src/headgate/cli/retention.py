@@ -9,6 +9,7 @@ import typer
 
 from headgate.cli import output
 from headgate.cli.app import app
+from headgate.cli.examples import examples
 from headgate.cli.failure import reported
 from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_with_hooks
 from headgate.cli.progress import counting
@@ -32,8 +33,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 
 
 @app.command(
-    epilog="Examples: headgate expire ./lake --dry-run --- "
-    "headgate expire ./lake --keep all:2d --keep 1:30d --keep 2:forever"
+    epilog=examples(
+        "headgate expire ./lake --dry-run",
+        "headgate expire ./lake --keep all:2d --keep 1:30d --keep 2:forever",
+    )
 )
 def expire(
     place: Place,
@@ -62,7 +65,7 @@ def expire(
                 output.say(line)
 
 
-@app.command(epilog="Examples: headgate vacuum ./lake --dry-run --- headgate vacuum ./lake --older-than 6h")
+@app.command(epilog=examples("headgate vacuum ./lake --dry-run", "headgate vacuum ./lake --older-than 6h"))
 def vacuum(
     place: Place,
     older_than: Annotated[

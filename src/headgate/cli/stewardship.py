@@ -86,7 +86,7 @@ def retry(place: Place, config: Config = None, option: StoreOptions = None, json
     _run(place, config, option, json=json, retry=True)
 
 
-@hooks.command(epilog="Example: headgate hooks skip ./lake old-hook")
+@hooks.command(epilog=examples("headgate hooks skip ./lake old-hook"))
 def skip(
     place: Place,
     name: Annotated[str, typer.Argument(metavar="HOOK", help="The name of the hook.")],

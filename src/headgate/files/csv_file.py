@@ -70,8 +70,9 @@ def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
     """The columns of a file, their types as its first rows show them.
 
     Numbers keep what the file says, where Arrow would not: with leading zeros (`01234`, a postcode) they are
-    text, as are those that no type holds, and whole numbers that no BIGINT holds are decimals, for as floating point two different ones could
-    become the same. Those that floating point would round are refused beside fractions.
+    text, as are those that no type holds, and whole numbers that no BIGINT holds are decimals, for as
+    floating point two different ones could become the same. Those that floating point would round are
+    refused beside fractions.
     """
     with source.opened(lambda _: None) as file, _reader(file.stream, source, dialect, None) as reader:
         schema: pa.Schema = reader.schema
