@@ -255,8 +255,8 @@ class Lake(LakeObjects, LakeRetention):
 
         Further only those that changed `table` (a name, or a pattern as `sales.*`), by `user`, not before
         the moment `since`, or of a `kind`: `commit`, `plan`, `cancel`, `switch`, `expire`, what was done to a
-        table (`create`, `drop`, …) or to its rows (`append`, `delete`, …). Every record that is read is checked
-        against the digest that the one after it carries.
+        table (`create`, `drop`, …) or to its rows (`append`, `delete`, …). Every record that is read is
+        checked against the digest that the one after it carries.
         """
         query = LogQuery.of(table, kind, user, None if since is None else moment(since))
         if limit is not None and whole_number("limit", limit) < 0:
