@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from headgate.core.fsck.tables import owner_of
+from headgate.core.fsck.tables import owner_of, summed
 from headgate.model.identifiers import TxId
 
 _IN_A_TABLE = re.compile(r"data/[^/]+/[^/]+/(data|metadata)/.+")
@@ -84,13 +84,6 @@ def find_litter(found: Iterable[Found], needed: Needed, owners: Owners, before: 
         else:
             litter.of_dead[owner] = {one.key: one.size_bytes for one in objects}
     return litter
-
-
-def summed(key: str) -> str:
-    """The file that a checksum of Hadoop's client is about, which lies beside it; else the key itself."""
-    directory, _, name = key.rpartition("/")
-    is_sum = name.startswith(".") and name.endswith(".crc")
-    return f"{directory}/{name[1:-4]}" if is_sum else key
 
 
 def _is_older(one: Found, before: datetime) -> bool:

@@ -47,11 +47,6 @@ def _without_idle(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     return tuple(kept)
 
 
-def keeps_all(new: Retention, old: Retention, divisor: int) -> bool:
-    """Whether nothing is let go that was kept before."""
-    return next(iter(dropped(old, new, divisor)), None) is None
-
-
 def dropped(old: Retention, new: Retention, divisor: int) -> Iterator[int]:
     """The versions that `old` keeps and `new` does not, in order."""
     kept = kept_until(old, old.until, divisor)

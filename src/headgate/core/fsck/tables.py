@@ -272,7 +272,7 @@ def owner_of(key: str) -> TxId | None:
     return None if found is None else TxId(found[1] or found[2])
 
 
-def _summed(key: str) -> str:
+def summed(key: str) -> str:
     """The file that a checksum of Hadoop's client is about, which lies beside it; else the key itself."""
     directory, _, name = key.rpartition("/")
     is_sum = name.startswith(".") and name.endswith(".crc")
@@ -293,7 +293,7 @@ def judge_unreferenced(
             return owner_of(key) in txids
         return key in referenced
 
-    left = sorted(key for key in sizes if not is_needed(_summed(key)))
+    left = sorted(key for key in sizes if not is_needed(summed(key)))
     if not left:
         return []
     total = sum(sizes[key] or 0 for key in left)
