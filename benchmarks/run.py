@@ -35,6 +35,7 @@ from benchmarks.workloads import (
     requests,
     scans,
     strategies,
+    upkeep,
 )
 from benchmarks.workloads.section import Section
 
@@ -45,6 +46,7 @@ SECTIONS: Sequence[Section] = (
     planning.SECTION,
     merges.SECTION,
     compaction.SECTION,
+    upkeep.SECTION,
     recovery.SECTION,
     opening.SECTION,
     requests.SECTION,

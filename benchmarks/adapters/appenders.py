@@ -12,7 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Protocol
+
+from benchmarks.harness.outcome import Outcome
 
 Append = Callable[[str], None]
 
@@ -26,8 +29,38 @@ class Appendable(Protocol):
         """So many ways to append a file under a name, made by this process."""
         ...
 
+    def prepare_appends(self) -> object:
+        """Makes the table that they append to."""
+        ...
 
-def contend(adapter: str, settings: Mapping[str, Any], writers: int, appends: int, processes: int) -> Any:
+    def commits(self) -> int:
+        """How many appends the table has seen."""
+        ...
+
+
+def contended(
+    adapter: str, settings: Mapping[str, Any], writers: int, appends: int, processes: int, number: int
+) -> Outcome:
+    """Many writers on a table of their own, below the place of a system; how many appends arrived."""
+    name = f"contended-{writers}-{number}"
+    own = {**settings, "place": str(Path(settings["place"]) / name)}
+    if settings.get("url"):
+        own["url"] = f"{settings['url']}/{name}"
+    side = _made(adapter, own)
+    side.prepare_appends()
+    seconds, failed = _contend(adapter, own, writers, appends, processes)
+    return Outcome(side.commits(), seconds=seconds, facts={"failures": failed})
+
+
+def _made(adapter: str, settings: Mapping[str, Any]) -> Appendable:
+    module, _, name = adapter.partition(":")
+    made: Appendable = getattr(importlib.import_module(module), name)(**settings)
+    return made
+
+
+def _contend(
+    adapter: str, settings: Mapping[str, Any], writers: int, appends: int, processes: int
+) -> tuple[float, int]:
     """Seconds from the moment when all are ready until the last has committed, and how often one failed."""
     context = mp.get_context("spawn")
     ready = context.Barrier(processes + 1)
@@ -59,8 +92,7 @@ def _one_process(
     ready: Any,
     failures: Any,
 ) -> None:
-    module, _, name = adapter.partition(":")
-    system = getattr(importlib.import_module(module), name)(**settings)
+    system = _made(adapter, settings)
     writers = system.writers(threads)
     ready.wait()
     failures.put(in_threads(writers, appends, system.REFUSALS, str(number)))

@@ -11,7 +11,7 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 from benchmarks.adapters import arrow_rows
-from benchmarks.adapters.appenders import Append, contend
+from benchmarks.adapters.appenders import Append, contended
 from benchmarks.adapters.headgate_arrow import append_for_ever, numbered, one_of_each, repeated
 from benchmarks.harness.dataset import made as made_rows
 from benchmarks.harness.outcome import Outcome, seconds_of
@@ -37,10 +37,10 @@ class DeltaRs:
         options: Mapping[str, str] | None = None,
     ) -> None:
         self._place = Path(place)
-        self._settings: dict[str, Any] = {"place": place, "cores": cores}
+        self._settings: dict[str, Any] = {"place": place, "cores": cores, "url": url, "options": options}
         self._url, self._options = url, None if options is None else dict(options)
         self._known: dict[str, DeltaTable] = {}
-        self._prepared: dict[str, Path] = {}
+        self._prepared: dict[str, dict[str, Any]] = {}
         self._rows: pa.Table | None = None
 
     def versions(self) -> dict[str, str]:
@@ -72,13 +72,14 @@ class DeltaRs:
     def _appender(self, lake: str, table: DeltaTable) -> Append:
         if lake not in self._prepared:
             # The only file as yet; of those that follow there is but the name.
-            (uri,) = table.file_uris()
-            self._prepared[lake] = Path(uri)
-        path = self._prepared[lake]
-        schema, size, stats = table.schema(), path.stat().st_size, _statistics(made_rows(0, 1000, 1000))
+            (self._prepared[lake],) = (
+                pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
+            )
+        path, size = self._prepared[lake].values()
+        schema, stats = table.schema(), _statistics(made_rows(0, 1000, 1000))
 
         def append(name: str) -> None:
-            action = AddAction(f"{path.name}-{name}", size, {}, MOMENT, True, stats)
+            action = AddAction(f"{path}-{name}", size, {}, MOMENT, True, stats)
             table.create_write_transaction([action], "append", schema, [])
             # Otherwise the next commit would check all those that this handle has not seen.
             table.update_incremental()
@@ -98,11 +99,7 @@ class DeltaRs:
         return [self._appender("commits", self._opened("commits")) for _ in range(count)]
 
     def contend(self, writers: int, appends: int, processes: int, number: int) -> Outcome:
-        settings = {**self._settings, "place": str(self._place / f"contended-{writers}-{number}")}
-        side = DeltaRs(**settings)
-        side.prepare_appends()
-        seconds, failed = contend(ADAPTER, settings, writers, appends, processes)
-        return Outcome(side.commits(), seconds=seconds, facts={"failures": failed})
+        return contended(ADAPTER, self._settings, writers, appends, processes, number)
 
     # --- rows -----------------------------------------------------------------------------------------------
 

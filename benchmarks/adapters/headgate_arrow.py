@@ -10,13 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 from benchmarks.adapters import arrow_rows
-from benchmarks.adapters.appenders import Append, contend
+from benchmarks.adapters.appenders import Append, contended
 from benchmarks.harness.dataset import COLUMNS, SCHEMA
 from benchmarks.harness.dataset import made as made_rows
 from benchmarks.harness.outcome import NotOfferedError, Outcome, seconds_of
 
 import headgate as hg
 from headgate.changes import TableChange
+from headgate.host import SystemHost
 from headgate.iceberg.data_file import DataFile
 from headgate.storage.location import open_store
 from headgate.table import Table
@@ -77,6 +78,10 @@ class Headgate:
     def _opened(self, name: str) -> hg.Lake:
         return hg.Lake.open(open_store(self._where(name), self._options))
 
+    def _opened_by_a_stranger(self, name: str) -> hg.Lake:
+        """By a handle that has seen nothing, and shares nothing with those of this process that have."""
+        return hg.Lake.open(open_store(self._where(name), self._options), host=SystemHost())
+
     def _lake(self, name: str) -> hg.Lake:
         if name not in self._lakes:
             self._lakes[name] = self._opened(name)
@@ -116,8 +121,8 @@ class Headgate:
         return self._opened(lake).version - 2
 
     def open_again(self, lake: str = "commits") -> Outcome:
-        """A handle that has seen nothing, up to the number of rows that the table says it has."""
-        snapshot = self._opened(lake).table(EVENTS).snapshot
+        """Up to the number of rows that the table says it has."""
+        snapshot = self._opened_by_a_stranger(lake).table(EVENTS).snapshot
         assert snapshot is not None
         return Outcome(facts={"rows": snapshot.rows})
 
@@ -128,13 +133,7 @@ class Headgate:
         return [self._appender(shared if self._shared else self._opened("commits")) for _ in range(count)]
 
     def contend(self, writers: int, appends: int, processes: int, number: int) -> Outcome:
-        settings = {**self._settings, "place": str(self._place / f"contended-{writers}-{number}")}
-        if self._url:
-            settings["url"] = f"{self._url}/contended-{writers}-{number}"
-        side = Headgate(**settings)
-        side.prepare_appends()
-        seconds, failed = contend(ADAPTER, settings, writers, appends, processes)
-        return Outcome(side.commits(), seconds=seconds, facts={"failures": failed})
+        return contended(ADAPTER, self._settings, writers, appends, processes, number)
 
     # --- rows -----------------------------------------------------------------------------------------------
 
@@ -206,8 +205,8 @@ class Headgate:
         batches = [made_rows(number * rows, rows, count * rows) for number in range(first, first + count)]
         return repeated(lambda number: known.append(batches[number - first]), first, count)
 
-    def compact(self, table: str) -> Outcome:  # noqa: ARG002 - a lake is compacted as a whole
-        raise NotOfferedError("compaction needs Spark")
+    def compact(self, table: str) -> None:
+        self._lake("rows").compact(table=f"bench.{table}")
 
     def files(self, table: str) -> int:
         return len(self._table(table).files())
@@ -235,8 +234,8 @@ class Headgate:
         return Outcome(facts={"metadata": table.metadata_location})
 
     def plan(self, files: int, where: str) -> Outcome:
-        """Which files a read must look at, by a handle that has seen nothing."""
-        found = self._opened(f"files-{files}").table(EVENTS).plan(where)
+        """Which files a read must look at."""
+        found = self._opened_by_a_stranger(f"files-{files}").table(EVENTS).plan(where)
         skipped = f"{found.files_skipped} files, {found.manifests_skipped} of {found.manifests} manifests"
         return Outcome(len(found.files), facts={"skipped": skipped})
 
@@ -251,7 +250,7 @@ class Headgate:
     def recover(self, number: int) -> Outcome:
         """Opens what a dead writer left, makes up for it, and appends one more row."""
         started = time.perf_counter()
-        lake = self._opened("crashes")
+        lake = self._opened_by_a_stranger("crashes")
         report = lake.recover()
         lake.table(EVENTS).append(numbered(number))
         seconds = time.perf_counter() - started

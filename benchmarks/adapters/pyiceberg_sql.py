@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyiceberg
 from benchmarks.adapters import arrow_rows
-from benchmarks.adapters.appenders import Append, contend
+from benchmarks.adapters.appenders import Append, contended
 from benchmarks.adapters.headgate_arrow import append_for_ever, numbered, repeated
 from benchmarks.harness.dataset import SCHEMA
 from benchmarks.harness.dataset import made as made_rows
@@ -52,7 +52,7 @@ class PyIceberg:
         options: Mapping[str, str] | None = None,
     ) -> None:
         self._place = Path(place)
-        self._settings: dict[str, Any] = {"place": place, "cores": cores}
+        self._settings: dict[str, Any] = {"place": place, "cores": cores, "url": url, "options": options}
         self._url, self._options = url, dict(options or {})
         self._known: dict[str, Table] = {}
         self._metadata: dict[int, str] = {}
@@ -117,11 +117,7 @@ class PyIceberg:
         return append
 
     def contend(self, writers: int, appends: int, processes: int, number: int) -> Outcome:
-        settings = {**self._settings, "place": str(self._place / f"contended-{writers}-{number}")}
-        side = PyIceberg(**settings)
-        side.prepare_appends()
-        seconds, failed = contend(ADAPTER, settings, writers, appends, processes)
-        return Outcome(side.commits(), seconds=seconds, facts={"failures": failed})
+        return contended(ADAPTER, self._settings, writers, appends, processes, number)
 
     # --- rows -----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,7 +51,7 @@ def session(cores: int, place: Path, jars: Sequence[str] = (), **more: str) -> S
     return spark
 
 
-class SparkRows:
+class SparkRows(ABC):
     """Rows in memory, and questions to tables. A system says how a table is written and read."""
 
     def __init__(self, spark: SparkSession, place: str) -> None:
@@ -71,21 +72,21 @@ class SparkRows:
 
     # --- what a system must say -----------------------------------------------------------------------------
 
+    @abstractmethod
     def frame(self, table: str) -> DataFrame:
         """A table, as one reads it; looked up anew each time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def create(self, table: str) -> None:
         """An empty table for rows of the data set."""
-        raise NotImplementedError
 
+    @abstractmethod
     def insert(self, table: str, rows: DataFrame) -> None:
         """Appends to a table."""
-        raise NotImplementedError
 
+    @abstractmethod
     def files(self, table: str) -> int:
         """How many data files a read looks at."""
-        raise NotImplementedError
 
     # --- rows -----------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from benchmarks.adapters.spark_rows import COLUMNS, SparkRows
@@ -16,8 +17,9 @@ class SqlTables(SparkRows):
     PROPERTIES = ""
     REFUSED: tuple[str, ...] = ()
 
+    @abstractmethod
     def named(self, table: str) -> str:
-        raise NotImplementedError
+        """A table as SQL names it."""
 
     def create(self, table: str) -> None:
         made = f"CREATE TABLE {self.named(table)} ({COLUMNS}) USING {self.FORMAT}"

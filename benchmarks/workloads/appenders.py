@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.harness.bench import Bench, slug
+from benchmarks.harness.object_storage import ON_S3, on_server
 from benchmarks.harness.record import Run
 from benchmarks.harness.system import (
     DELTA_RS,
@@ -13,15 +14,17 @@ from benchmarks.harness.system import (
     HEADGATE_SPARK,
     ICEBERG_SPARK,
     IN_PROCESS,
+    OF_PYTHON,
     PYICEBERG,
     SPARK,
+    System,
 )
 from benchmarks.harness.workload import Size, Step, Workload
 from benchmarks.pages.part import Bar, Part, Table, behind, number
 from benchmarks.pages.picture import Bars
 from benchmarks.workloads.section import Section
 
-from headgate.testing.s3 import s3_server
+from headgate.testing.s3 import S3Server, s3_server
 
 NAME = "appenders"
 WRITERS = {Size.TINY: (2,), Size.SHORT: (1, 4, 16, 32), Size.FULL: (1, 4, 16, 32)}
@@ -29,20 +32,27 @@ APPENDS = {Size.TINY: 1, Size.SHORT: 2, Size.FULL: 5}
 ROUNDS = {Size.TINY: 1, Size.SHORT: 1, Size.FULL: 5}
 PROCESSES = 4
 HANDLES = HEADGATE.also("handles of their own", shared=False)
-ON_S3 = "headgate, S3 API server"
-OURS = {IN_PROCESS: HEADGATE.name, SPARK: HEADGATE_SPARK.name}
+
+
+def far(system: System) -> str:
+    """Its name where it is measured on the server besides."""
+    return f"{system.name}, {ON_S3}"
+
+
+OURS = {IN_PROCESS: HEADGATE.name, ON_S3: far(HEADGATE), SPARK: HEADGATE_SPARK.name}
 
 
 def label(writers: int) -> str:
     return f"{writers} writer{'s' if writers > 1 else ''}"
 
 
+def _on_s3(server: S3Server) -> list[System]:
+    return [replace(on_server(system, server, slug(system.name)), name=far(system)) for system in OF_PYTHON]
+
+
 def measure(bench: Bench) -> Run:
     with s3_server() as server:
-        on_s3 = replace(
-            HEADGATE, name=ON_S3, settings={"url": server.url("bench"), "options": dict(server.options)}
-        )
-        python = (HEADGATE, HANDLES, DELTA_RS, PYICEBERG, on_s3)
+        python = (HEADGATE, HANDLES, DELTA_RS, PYICEBERG, *_on_s3(server))
         spark = (HEADGATE_SPARK, DELTA_SPARK, ICEBERG_SPARK) if bench.on_spark else ()
         writers, appends = WRITERS[bench.size], APPENDS[bench.size]
 
@@ -111,32 +121,26 @@ def part(run: Run) -> Part:
         run=run,
         title="Many writers",
         text=f"""
-Writers append to one table on a local disk at the same moment, {run.parameters["appends"]} times each.
-Without Spark they are threads of up to {run.parameters["processes"]} processes, and the data file is there
-already; on Spark they are threads of one session, and each append writes ten rows. Everybody has the
+Writers append to one table at the same moment, {run.parameters["appends"]} times each, on a local disk or
+on an S3 API server of this machine. Without Spark they are threads of up to {run.parameters["processes"]}
+processes, and the data file is there already; on Spark they are threads of one session, and each append writes ten rows. Everybody has the
 retries that come as default (without end in Headgate, until its time is over; 15 in delta-rs; 4 in
 pyiceberg); whoever is refused all the same counts a failure and tries again, until all rows are in. The
-threads of a process share a handle of Headgate, as is usual; with handles of their own they race each other
-as processes do.
+threads of a process share a handle of Headgate, as is usual; with handles of their own the threads
+of a process still take turns, and see what the others have read.
 """,
         tables=[Table(("", "writers", "commits/s", "failures", "headgate / this"), rows)],
-        bars=(
-            Bar(
-                f"headgate / delta-rs, {label(most)}",
-                run.ratio(HEADGATE.name, DELTA_RS.name, label(most)),
-                1 / 3,
-            ),
-            Bar(
-                f"headgate / pyiceberg, {label(most)}",
-                run.ratio(HEADGATE.name, PYICEBERG.name, label(most)),
-                1 / 3,
-            ),
-            Bar(
-                f"headgate, handles of their own / delta-rs, {label(most)}",
-                run.ratio(HANDLES.name, DELTA_RS.name, label(most)),
-                1 / 3,
-            ),
-        ),
+        bars=[
+            Bar(f"{ours} / {peer}, {label(most)}", run.ratio(ours, peer, label(most)), 1 / 3)
+            for ours, peer in (
+                (HEADGATE.name, DELTA_RS.name),
+                (HEADGATE.name, PYICEBERG.name),
+                (HANDLES.name, DELTA_RS.name),
+                (HANDLES.name, PYICEBERG.name),
+                (far(HEADGATE), far(DELTA_RS)),
+                (far(HEADGATE), far(PYICEBERG)),
+            )
+        ],
         pictures=pictures,
         behind=behind(run, OURS),
     )

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from benchmarks.harness.bench import Bench, Subject, note
+from benchmarks.harness.object_storage import on_server
 from benchmarks.harness.record import Run
 from benchmarks.harness.system import DELTA_RS, HEADGATE, PYICEBERG, System
 from benchmarks.harness.workload import Size, Step
@@ -33,34 +34,15 @@ DECISIONS: Mapping[str, Callable[[str], bool]] = {
 
 
 def systems(server: S3Server) -> tuple[System, ...]:
-    """Each with the options by which it finds the server. A rename does not exist on S3."""
-    known = dict(server.options)
-    ours = {"url": server.url("headgate"), "options": known}
-    delta = {
-        "AWS_ENDPOINT_URL": server.endpoint,
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": known["region"],
-        "AWS_ACCESS_KEY_ID": known["access_key_id"],
-        "AWS_SECRET_ACCESS_KEY": known["secret_access_key"],
-    }
-    iceberg = {
-        "s3.endpoint": server.endpoint,
-        "s3.region": known["region"],
-        "s3.access-key-id": known["access_key_id"],
-        "s3.secret-access-key": known["secret_access_key"],
-    }
-    return (
-        *(
-            replace(
-                HEADGATE,
-                name=f"headgate, {strategy}",
-                settings={**ours, "url": server.url(strategy), "strategy": strategy},
-            )
-            for strategy in ("conditional", "filetracker")
-        ),
-        replace(DELTA_RS, settings={"url": server.url("delta"), "options": delta}),
-        replace(PYICEBERG, settings={"url": server.url("pyiceberg"), "options": iceberg}),
-    )
+    """A rename does not exist on S3."""
+    ours = [
+        replace(
+            on_server(HEADGATE, server, strategy, strategy=strategy),
+            name=f"headgate, {strategy}",
+        )
+        for strategy in ("conditional", "filetracker")
+    ]
+    return (*ours, on_server(DELTA_RS, server, "delta"), on_server(PYICEBERG, server, "pyiceberg"))
 
 
 def measure(bench: Bench) -> Run:

@@ -11,6 +11,7 @@ A record is named by the attempt and its sub-version, as the original hint names
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -82,14 +83,14 @@ class Phase:
         return f"{COMMIT}{self.version}/{HINT}"
 
 
-class Scripted:
+class Scripted(ABC):
     """A machine written as generators of requests, one for each phase, which end with the next or a result.
 
     Its state is the phase and the answers of that phase so far.
     """
 
-    def script(self, phase: Phase) -> Script:
-        raise NotImplementedError
+    @abstractmethod
+    def script(self, phase: Phase) -> Script: ...
 
     def begin(self) -> Ask | Finish[Any]:
         return self._run(Phase("begin"), ())

@@ -13,7 +13,6 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField, StringType
-from pyroaring import BitMap64
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
@@ -30,7 +29,6 @@ from headgate.iceberg.positions import (
     Positions,
     decode_positions,
     encode_positions,
-    live_positions,
     position_columns,
     read_positions,
     write_positions,
@@ -93,11 +91,6 @@ def test_positions_come_from_columns_in_any_order_and_form() -> None:
         Positions.of_columns(pa.chunked_array([], pa.string()), pa.chunked_array([], pa.int64()))
         == Positions()
     )
-
-
-@given(st.integers(0, 50), st.sets(st.integers(0, 60)))
-def test_live_positions(count: int, dead: set[int]) -> None:
-    assert live_positions(count, BitMap64(dead)).to_pylist() == sorted(set(range(count)) - dead)
 
 
 def test_a_damaged_file_is_named() -> None:

@@ -40,6 +40,8 @@ from headgate.iceberg.metrics import column_metrics, split_offsets
 from headgate.iceberg.partitions import path_to
 
 COMPRESSION = "zstd"
+ROW_GROUP_ROWS = 128 * 1024
+"""Few enough that a reader who wants one of many rows decodes little; each column still compresses well."""
 MAX_PRECISION = 38
 UNSIGNED_LONG = pa.decimal128(20, 0)
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
@@ -266,6 +268,18 @@ def field_values(data: pa.Table, schema: Schema, field: PartitionField | SortFie
     return transformed(column, field.transform, schema.find_type(field.source_id))
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether values are texts or bytes, of whatever length."""
+    checks = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_binary,
+        pa.types.is_large_binary,
+        pa.types.is_fixed_size_binary,
+    )
+    return any(check(kind) for check in checks)
+
+
 def as_numbers(values: Any) -> Any:
     """Dates and times as the numbers that they are: Python has no years beyond 1 to 9999."""
     if not pa.types.is_temporal(values.type):
@@ -312,7 +326,7 @@ def encode_parquet(data: pa.Table) -> bytes:
     # Arrow's own buffers, here and for reading: a Python file can be let go by a thread of Arrow's while the
     # process ends, which aborts it.
     out = pa.BufferOutputStream()
-    pq.write_table(data, out, compression=COMPRESSION)
+    pq.write_table(data, out, compression=COMPRESSION, row_group_size=ROW_GROUP_ROWS)
     return bytes(out.getvalue())
 
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
 
 from headgate.commit.driver import Driver
-from headgate.errors import CorruptLakeError
 from headgate.iceberg.arrow import (
     concatenated,
     data_file,
@@ -25,14 +20,13 @@ from headgate.iceberg.arrow import (
     require_partition,
     with_nan_counts,
 )
-from headgate.iceberg.bound import Bound, fields_of
+from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.directories import new_file
+from headgate.iceberg.file_rows import FileReading, located
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.planning import PlannedFile
-from headgate.iceberg.positions import Positions, live_positions, position_columns, read_positions
-from headgate.iceberg.projection import projected
-from headgate.iceberg.row_filter import selected
+from headgate.iceberg.positions import Positions, read_positions
 from headgate.iceberg.sorting import in_order
 from headgate.iceberg.target import Target
 
@@ -79,7 +73,7 @@ def read_rows(
     With `only`, exactly the rows that it selects, bound to the schema of the whole table. With `limit`, at
     most that many: files are read until there are enough.
     """
-    reading = _Reading(driver, loader, schema, only)
+    reading = FileReading(driver, loader, schema, only)
     tables: list[pa.Table] = []
     missing = limit
     for group in _groups(files, limit is not None):
@@ -103,19 +97,13 @@ def read_located(
 
     The two columns come last; `position_columns(schema)` are their names.
     """
-    reading = _Reading(driver, loader, schema, only)
+    reading = FileReading(driver, loader, schema, only)
     dead = _dead(driver, loader, files)
     tables = driver.host.together([partial(reading.located, file, dead) for file in files])
-    return pa.concat_tables(tables) if tables else _located(concatenated([], schema), schema, "", _NOWHERE)
+    return pa.concat_tables(tables) if tables else located(concatenated([], schema), schema, "", _NOWHERE)
 
 
 _NOWHERE = pa.array([], pa.int64())
-
-
-def _located(rows: pa.Table, schema: Schema, path: str, positions: Any) -> pa.Table:
-    file_name, position_name = position_columns(schema)
-    paths = pa.repeat(pa.scalar(path, pa.string()), len(positions))
-    return rows.append_column(file_name, paths).append_column(position_name, positions)
 
 
 def _dead(driver: Driver, loader: TableLoader, files: Sequence[PlannedFile]) -> Positions:
@@ -130,68 +118,3 @@ def _groups(files: Sequence[PlannedFile], growing: bool) -> Iterator[Sequence[Pl
     while start < len(files):
         yield files[start : start + size]
         start, size = start + size, size * 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """What is wanted of files."""
-
-    driver: Driver
-    loader: TableLoader
-    schema: Schema
-    only: Bound | None
-
-    def rows(self, planned: PlannedFile, dead: Positions) -> pa.Table:
-        table = self._fetched(planned.file)
-        if in_file := dead.in_file(planned.file.path):
-            table = table.take(live_positions(table.num_rows, in_file))
-        if self.only is not None:
-            table = table.filter(self._mask(table, planned.file))
-        return _as_schema(table, self.schema, planned.file)
-
-    def located(self, planned: PlannedFile, dead: Positions) -> pa.Table:
-        table = self._fetched(planned.file)
-        positions = live_positions(table.num_rows, dead.in_file(planned.file.path))
-        table = table.take(positions)
-        if self.only is not None:
-            mask = self._mask(table, planned.file)
-            table, positions = table.filter(mask), positions.filter(mask)
-        rows = _as_schema(table, self.schema, planned.file)
-        return _located(rows, self.schema, planned.file.path, positions)
-
-    def _mask(self, table: pa.Table, file: DataFile) -> pa.BooleanArray:
-        assert self.only is not None
-        return selected(_as_schema(table, _columns_of(self.only), file), self.only)
-
-    def _fetched(self, file: DataFile) -> pa.Table:
-        """The columns that are needed, with all rows of the file."""
-        needed = Schema() if self.only is None else _columns_of(self.only)
-        return _fetched(self.driver, self.loader, file, {*_outermost(self.schema), *_outermost(needed)})
-
-
-def _fetched(driver: Driver, loader: TableLoader, file: DataFile, column_ids: set[int]) -> pa.Table:
-    """The outermost columns of a file that have one of these ids."""
-    data = driver.get(loader.key(file.path))
-    if data is None:
-        raise loader.missing(loader.key(file.path))
-    try:
-        # In this thread alone; files are read at once by ours. A thread of Arrow's that lets go of Python's
-        # bytes while the process ends would abort it.
-        parquet = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-        names = [f.name for f in pyarrow_to_schema(parquet.schema_arrow).fields if f.field_id in column_ids]
-        # Without any column the number of rows would be lost: those that were added later are null in each.
-        return parquet.read(columns=names or parquet.schema_arrow.names[:1], use_threads=False)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise CorruptLakeError(f"{file.path} cannot be read: {error}") from error
-
-
-def _as_schema(table: pa.Table, schema: Schema, file: DataFile) -> pa.Table:
-    return projected(table, schema, file.path) if schema.fields else table.select([])
-
-
-def _columns_of(only: Bound) -> Schema:
-    return Schema(*{field.column.field_id: field.column for field in fields_of(only)}.values())
-
-
-def _outermost(schema: Schema) -> set[int]:
-    return {field.field_id for field in schema.fields}

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.iceberg.arrow import as_numbers
+from headgate.iceberg.arrow import as_numbers, is_bytes
 from headgate.iceberg.rewriting import Content
 
 Hashes: TypeAlias = npt.NDArray[np.uint64]
@@ -86,20 +86,9 @@ def _present(array: Any) -> Hashes:
         return _lists(array)
     if pa.types.is_decimal(kind):
         return _decimals(array)
-    if _is_bytes(kind):
+    if is_bytes(kind):
         return _bytes(array.cast(pa.large_binary()))
     return _mixed(_numbers(array))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    checks = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-        pa.types.is_fixed_size_binary,
-    )
-    return any(check(kind) for check in checks)
 
 
 def _numbers(array: Any) -> Hashes:

@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 from pyiceberg.schema import Schema
@@ -219,12 +218,6 @@ def position_metrics(positions: Positions, data: bytes) -> ColumnMetrics:
 def positions_array(bitmap: BitMap64) -> Any:
     """The positions as an Arrow array, ascending."""
     return pa.Array.from_buffers(pa.int64(), len(bitmap), [None, pa.py_buffer(bitmap.to_array())])
-
-
-def live_positions(count: int, dead: BitMap64) -> Any:
-    """The positions of `count` rows without the dead ones, as an Arrow array."""
-    every = pc.subtract(pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count)), 1)
-    return every.filter(pc.invert(pc.is_in(every, positions_array(dead)))) if dead else every
 
 
 def _bitmap(positions: Any) -> BitMap64:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from headgate.errors import InvalidInputError
 from headgate.iceberg.arrow import (
     COMPRESSION,
+    ROW_GROUP_ROWS,
     data_file,
     footer_of,
     nan_counts,
@@ -137,5 +138,5 @@ class _OpenFile:
         rows = in_order(pa.concat_tables(self._waiting), self._metadata.schema, self._metadata.sort_order)
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._out, rows.schema, compression=COMPRESSION)
-        self._writer.write_table(rows)
+        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         self._waiting, self._waiting_bytes = [], 0

@@ -16,6 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headgate.iceberg.arrow import is_bytes
+
 Numbers: TypeAlias = npt.NDArray[np.uint64]
 
 RANK_BITS = 10
@@ -95,7 +97,7 @@ def keys(values: Any, prefix: bytes = b"") -> Numbers:
     kind = array.type
     if isinstance(array, pa.ExtensionArray):
         return keys(array.storage, prefix)
-    if _is_bytes(kind):
+    if is_bytes(kind):
         return _byte_keys(array, prefix)
     if pa.types.is_decimal(kind):
         return keys(_decimal_numbers(array))
@@ -166,23 +168,12 @@ def _common_prefix(values: Any) -> bytes:
     """What all texts or bytes of a sample begin with."""
     if isinstance(values, pa.ExtensionArray):
         return _common_prefix(values.storage)
-    if not _is_bytes(values.type) or not len(values):
+    if not is_bytes(values.type) or not len(values):
         return b""
     ends = pc.min_max(values.cast(pa.large_binary())).as_py()
     low, high = ends["min"], ends["max"]
     same = next((n for n, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))
     return bytes(low[:same])
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    checks = (
-        pa.types.is_string,
-        pa.types.is_large_string,
-        pa.types.is_binary,
-        pa.types.is_large_binary,
-        pa.types.is_fixed_size_binary,
-    )
-    return any(check(kind) for check in checks)
 
 
 def _one_array(column: Any) -> Any:
