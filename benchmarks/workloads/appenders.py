@@ -123,11 +123,11 @@ def part(run: Run) -> Part:
         text=f"""
 Writers append to one table at the same moment, {run.parameters["appends"]} times each, on a local disk or
 on an S3 API server of this machine. Without Spark they are threads of up to {run.parameters["processes"]}
-processes, and the data file is there already; on Spark they are threads of one session, and each append writes ten rows. Everybody has the
-retries that come as default (without end in Headgate, until its time is over; 15 in delta-rs; 4 in
-pyiceberg); whoever is refused all the same counts a failure and tries again, until all rows are in. The
-threads of a process share a handle of Headgate, as is usual; with handles of their own the threads
-of a process still take turns, and see what the others have read.
+processes, and the data file is there already; on Spark they are threads of one session, and each append
+writes ten rows. Everybody has the retries that come as default (without end in Headgate, until its time is
+over; 15 in delta-rs; 4 in pyiceberg); whoever is refused all the same counts a failure and tries again,
+until all rows are in. The threads of a process share a handle of Headgate, as is usual; with handles of
+their own they still take turns, and see what the others have read.
 """,
         tables=[Table(("", "writers", "commits/s", "failures", "headgate / this"), rows)],
         bars=[

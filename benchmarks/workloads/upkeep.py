@@ -106,12 +106,12 @@ def part(run: Run) -> Part:
         title="Upkeep",
         text=f"""
 {run.parameters["commits"]:,} commits of one file with {run.parameters["rows"]:,} rows each, to
-{run.parameters["partitions"]} partitions in turn, on a local disk with the usual settings (divisor
-{divisor}). The writer calls `Lake.compact` whenever the version divides by the divisor; its own time is no part of
-`commit`. `small`: the small segments of the partition that has most of them. `rewritten`: bytes that
-compaction has read, by bytes that were ingested. `open`, `plan` and `scan` are those of a handle that has
-seen nothing; the scan reads all rows with all columns. There are {last["levels"]} levels at the end, so a
-partition may have ({divisor} - 1) × {last["levels"]} small segments, and so many manifests may be there.
+{run.parameters["partitions"]} partitions in turn, on a local disk with the usual settings. The writer
+calls `Lake.compact` whenever the version divides by the divisor, {divisor}; that is no part of `commit`.
+`small`: the small segments of the partition that has most of them. `rewritten`: bytes that compaction has
+read, by bytes that were ingested. `open`, `plan` and `scan` are those of a handle that has seen nothing;
+the scan reads all rows with all columns. There are {last["levels"]} levels at the end, so a partition may
+have ({divisor} - 1) × {last["levels"]} small segments, and so many manifests may be there.
 """,
         tables=[
             Table(
