@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import random
 from datetime import timedelta
 
-import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.iceberg.arrow_files import read_rows
@@ -18,7 +14,6 @@ from headgate.model.identifiers import TxId
 from headgate.storage.counting import counted
 from headgate.storage.listing import all_keys
 from headgate.storage.memory import MemoryStore
-from tests.examples import examples
 from tests.lake.aging import AgingHost, AgingLake, Clock, content, refused, rows
 from tests.lake.windows import compact_window
 
@@ -415,95 +410,7 @@ def test_it_costs_what_is_expired_and_not_what_was_or_stays() -> None:
     assert cost(20, 60) <= small + 24
 
 
-# --- all of it ---------------------------------------------------------------------------------------------
-
-POLICIES = (
-    ("all:1d", "1:3d", "2:forever"),
-    ("all:12h", "1:2d"),
-    ("all:1h",),
-    ("all:6h", "2:forever"),
-    ("all:2d", "1:forever"),
-)
-ACTS = (
-    *("append",) * 7,
-    *("delete", "delete", "update", "compact", "compact", "overwrite", "copy-on-write"),
-    *("create", "drop", "tag", "tag", "untag", "expire", "expire", "expire", "both", "properties", "rename"),
-)
-
-
-def lived(seed: int, steps: int) -> AgingLake:
-    """A lake to which anything happened, at times that a dice chose."""
-    dice = random.Random(seed)
-    aging = AgingLake()
-    next_id = 0
-
-    def new(count: int) -> pa.Table:
-        nonlocal next_id
-        next_id += count
-        return rows(*range(next_id - count, next_id))
-
-    def some(of: int) -> str:
-        return f"id IN ({', '.join(map(str, range(dice.randrange(of), next_id + of, of)))})"
-
-    for _ in range(steps):
-        aging.clock.pass_time(dice.choice([1, 3, 10]) * HOUR)
-        lake, act = aging.lake, dice.choice(ACTS)
-        names = lake.tables()
-        free = [name for name in ("t.a", "t.b", "t.c") if name not in names]
-        if not names or (act == "create" and free):
-            lake.create_table(free[0], "id BIGINT, n BIGINT")
-            aging.note()
-            continue
-        table = lake.table(dice.choice(names))
-        match act:
-            case "append":
-                table.append(new(dice.randrange(1, 4)))
-            case "delete":
-                table.delete(some(3))
-            case "update":
-                table.update({"n": "n + 1"}, where=some(4))
-            case "overwrite":
-                table.overwrite(new(2))
-            case "copy-on-write":
-                table.set_properties({"write.delete.mode": "copy-on-write"})
-                aging.note()
-                table.delete(some(5))
-            case "compact":
-                level = dice.choice([1, 2])
-                for last in range(4**level, lake.version + 1, 4**level):
-                    compact_window(lake, table.name, level, last)
-                    aging.note()
-            case "drop":
-                lake.drop_table(table.name)
-            case "rename" if free:
-                lake.rename_table(table.name, free[0])
-            case "properties":
-                table.set_properties({"k": str(next_id)})
-            case "both":
-                with lake.transaction() as tx:
-                    for name in names:
-                        tx.table(name).append(new(1))
-            case "tag":
-                wanted = dice.randrange(1, lake.version + 1)
-                if lake._refreshed().retention.keeps(wanted, 4):
-                    lake.tag(dice.choice(["x", "y", "z"]), wanted)
-            case "untag" if lake.tags:
-                lake.untag(dice.choice([*lake.tags]))
-            case "expire":
-                aging.expire(*dice.choice(POLICIES))
-                aging.require_sound()
-                assert aging.unreferenced() == []
-        aging.note()
-    return aging
-
-
-@settings(max_examples=examples(12), deadline=None)
-@given(st.integers(0, 10_000), st.integers(15, 60))
-def test_every_kept_version_reads_as_it_was_and_nothing_else_is_left(seed: int, steps: int) -> None:
-    aging = lived(seed, steps)
-    aging.expire(*POLICIES[seed % len(POLICIES)])
-    aging.require_sound()
-    assert aging.unreferenced() == []
+# --- replicas and control ---------------------------------------------------------------------------------
 
 
 def test_a_replica_of_an_expired_lake() -> None:
