@@ -47,7 +47,7 @@ class RowHistory:
         """The same as a DataFrame, in any order."""
         from headgate.spark.change_read import change_frame
 
-        return change_frame(spark, self.driver, self.changed, self.metadata, self.schema)
+        return change_frame(spark, self.loader, self.changed, self.metadata, self.schema)
 
     def _arrow_of(self, changed: ChangedRows) -> pa.Table:
         file = PlannedFile(changed.file, 0, False)

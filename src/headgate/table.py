@@ -360,7 +360,7 @@ class Table(Evolvable[CommitResult]):
         schema = view.metadata.schema
         wanted = chosen_columns(schema, columns)
         only, condition = understood(where, schema)
-        scan = Scan(self._lake._driver, view.files(only), view.layout, wanted, only, condition)
+        scan = Scan(view.loader, view.files(only), view.layout, wanted, only, condition)
         return scan.frame(spark)
 
     def changes(
@@ -392,7 +392,7 @@ class Table(Evolvable[CommitResult]):
         )
         assert all(rows.change is ChangeType.INSERT and rows.rows is None for rows in changed), self.name
         files = tuple(PlannedFile(rows.file, 0, False) for rows in changed)
-        return Scan(lake._driver, files, view.metadata, view.schema).frame(spark)
+        return Scan(view.loader, files, view.metadata, view.schema).frame(spark)
 
     def changes_arrow(
         self, since: int, until: int | None = None, *, columns: Sequence[str] | None = None

@@ -225,7 +225,7 @@ class TableWriter(Evolvable[None]):
         only, condition = understood(where, schema)
         wanted = chosen_columns(schema, columns)
         metadata = self._metadata(self._change())
-        scan = Scan(self._tx.driver, self._read_files(only), metadata, wanted, only, condition)
+        scan = Scan(self._tx.loader(), self._read_files(only), metadata, wanted, only, condition)
         return scan.frame(spark)
 
     def set_properties(self, properties: Mapping[str, str]) -> None:

@@ -38,7 +38,8 @@ def main(place: str, options: dict[str, str], jars: str) -> None:
     counts = [table.read(spark).count(), lists.read(spark).count(), table.read_arrow().num_rows]
     delete_rows(lake, "t.types", "id IN (3, 4, 5, 6)")
     assert rows_of(table.read(spark)) == rows_of(df.where("id NOT IN (3, 4, 5, 6)"))
-    located = Scan(lake._driver, table._view().files(), table._view().metadata, table.schema).located(spark)
+    view = table._view()
+    located = Scan(view.loader, view.files(), view.metadata, table.schema).located(spark)
     assert {located.path(row[0]) for row in located.rows.select("_file").collect()} <= {
         file.path for file in table.files()
     }

@@ -123,7 +123,9 @@ def test_tables_through_time(spark: SparkSession, place: str) -> None:
     assert again.read_arrow(where="id < 4").num_rows == 8
     delete_rows(lake, "t.types", "id < 4")
     assert again.read(spark, where="id < 6").count() == 4
-    located = Scan(lake._driver, again._view().files(), again._view().metadata, again.schema).located(spark)
+    located = Scan(again._view().loader, again._view().files(), again._view().metadata, again.schema).located(
+        spark
+    )
     assert {located.path(row[0]) for row in located.rows.select("_file").collect()} <= {
         file.path for file in again.files()
     }

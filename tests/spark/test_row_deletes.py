@@ -13,7 +13,7 @@ import headgate as hg
 from headgate.iceberg.arrow_files import read_located
 from headgate.iceberg.binding import bind_text
 from headgate.iceberg.positions import Positions, position_columns
-from headgate.spark.native_read import BROADCAST_POSITIONS
+from headgate.spark import native_read
 from headgate.spark.read import Scan
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 from tests.row_deletes import delete_rows
@@ -74,16 +74,14 @@ def test_located_rows_are_those_of_arrow(odd_lake: hg.Lake, spark: SparkSession,
     view, schema = table._view(), table.schema
     only = bind_text("id < 30 OR id = 100", schema)
     files = view.files(only)
-    located = Scan(odd_lake._driver, files, view.metadata, schema, only).located(spark)
+    located = Scan(view.loader, files, view.metadata, schema, only).located(spark)
     assert located.rows.columns == ["id", "part", "_file", "_pos"]
     expected = read_located(odd_lake._driver, view.loader, files, schema, only)
     in_order = lambda row: row["id"]  # noqa: E731
     found = [{**row.asDict(), "_file": located.path(row["_file"])} for row in located.rows.collect()]
     assert sorted(found, key=in_order) == sorted(expected.to_pylist(), key=in_order)
     # With a condition that only Spark has, and few columns; as positions they name the same rows.
-    narrow = Scan(odd_lake._driver, files, view.metadata, schema.select("part"), only, "id % 3 = 1").located(
-        spark
-    )
+    narrow = Scan(view.loader, files, view.metadata, schema.select("part"), only, "id % 3 = 1").located(spark)
     assert narrow.rows.columns == ["part", "_file", "_pos"]
     positions = narrow.gathered(narrow.rows).of({0})
     wanted = expected.filter(pa.array([number % 3 == 1 for number in expected["id"].to_pylist()]))
@@ -92,9 +90,11 @@ def test_located_rows_are_those_of_arrow(odd_lake: hg.Lake, spark: SparkSession,
 
 def test_located_rows_of_no_file(lake: hg.Lake, spark: SparkSession, both_ways: str) -> None:
     table = lake.create_table(NAME, "id BIGINT, _file STRING")
-    nothing = Scan(lake._driver, (), table._view().metadata, table.schema).located(spark)
+    nothing = Scan(table._view().loader, (), table._view().metadata, table.schema).located(spark)
     table.append(pa.table({"id": [1], "_file": ["mine"]}))
-    found = Scan(lake._driver, table._view().files(), table._view().metadata, table.schema).located(spark)
+    found = Scan(table._view().loader, table._view().files(), table._view().metadata, table.schema).located(
+        spark
+    )
     (row,) = found.rows.collect()
     assert (row.id, row["_file"], row["_pos"]) == (1, "mine", 0)
     assert found.path(row["_file_"]) == table.files()[0].path
@@ -149,15 +149,23 @@ def test_filters_reach_the_scan_of_files_with_deletes(lake: hg.Lake, spark: Spar
     assert plan.count("PushedFilters: [IsNotNull(id), GreaterThan(id,1000)") >= 1
 
 
-def test_more_positions_than_are_broadcast(lake: hg.Lake, spark: SparkSession) -> None:
-    count = BROADCAST_POSITIONS + 50_000
-    table = lake.create_table(NAME, "id BIGINT")
-    table.append(pa.table({"id": range(count)}))
-    delete_rows(lake, NAME, f"id < {BROADCAST_POSITIONS + 1}")
-    read = table.read(spark)
-    assert "BroadcastHashJoin [_file" not in read._jdf.queryExecution().executedPlan().toString()
-    assert read.count() == 49_999
-    assert read.agg(sf.min("id")).first() == (BROADCAST_POSITIONS + 1,)
+@pytest.mark.parametrize("bound", ["KNOWN_ROWS", "KNOWN_POSITIONS", "KNOWN_DELETE_FILES"])
+def test_more_deletes_than_this_process_reads(
+    lake: hg.Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    table = lake.create_table(NAME, "id BIGINT, _size BIGINT")
+    for first in (0, 300):
+        table.append(pa.table({"id": range(first, first + 300), "_size": range(first, first + 300)}))
+    delete_rows(lake, NAME, "id < 100 OR id > 310")
+    delete_rows(lake, NAME, "id = 307")
+    expected = [*range(100, 307), 308, 309, 310]
+    known = table.read(spark)
+    monkeypatch.setattr(native_read, bound, 1)
+    listed = table.read(spark)
+    plans = [read._jdf.queryExecution().executedPlan().toString() for read in (known, listed)]
+    assert ["SortMergeJoin" in plan for plan in plans] == [False, True]
+    assert sorted(row["id"] for row in known.collect()) == expected
+    assert sorted(row["_size"] for row in listed.collect()) == expected
 
 
 def test_other_engines_agree(tmp_path: Path, spark: SparkSession) -> None:

@@ -14,6 +14,14 @@ from headgate.model.state import LakeState
 from headgate.model.table import TableName, TableRef
 
 
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """The name, made longer until it is none of those that are taken, in whatever case."""
+    known = {one.lower() for one in taken}
+    while name.lower() in known:
+        name += "_"
+    return name
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """`did you mean …?`, or None if nothing is near."""
     by_lower_case = {candidate.lower(): candidate for candidate in known}

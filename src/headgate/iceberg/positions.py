@@ -20,6 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType
 from pyroaring import BitMap64
 
+from headgate.core.lookup import free_name
 from headgate.errors import CorruptLakeError
 from headgate.iceberg.arrow import COMPRESSION, footer_of
 from headgate.iceberg.bound import partition_key
@@ -91,14 +92,7 @@ def position_columns(schema: Schema) -> tuple[str, str]:
 
     They are Iceberg's `_file` and `_pos`, longer if the table has a column of that name.
     """
-    taken = {name.lower() for name in schema.column_names}
-
-    def free(name: str) -> str:
-        while name in taken:
-            name += "_"
-        return name
-
-    return free("_file"), free("_pos")
+    return free_name("_file", schema.column_names), free_name("_pos", schema.column_names)
 
 
 # --- files --------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType
 
-from headgate.commit.driver import Driver
 from headgate.iceberg.change_feed import CHANGE_TYPE, VERSION, ChangedRows
 from headgate.iceberg.data_file import DataFile
+from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.positions import positions_array
@@ -27,7 +27,7 @@ _PATH, _POSITION = "_headgate_path", "_headgate_position"
 
 def change_frame(
     spark: SparkSession,
-    driver: Driver,
+    loader: TableLoader,
     changed: Sequence[ChangedRows],
     metadata: TableMetadata,
     schema: Schema,
@@ -36,7 +36,7 @@ def change_frame(
     prepared(spark)
     whole = [rows for rows in changed if rows.rows is None]
     some = [rows for rows in changed if rows.rows is not None]
-    parts = [_joined(spark, driver, found, metadata, schema) for found in (whole, some) if found]
+    parts = [_joined(spark, loader, found, metadata, schema) for found in (whole, some) if found]
     if not parts:
         struct = schema_to_spark(schema).add(CHANGE_TYPE, StringType()).add(VERSION, LongType())
         return spark.createDataFrame([], struct)
@@ -45,7 +45,7 @@ def change_frame(
 
 def _joined(
     spark: SparkSession,
-    driver: Driver,
+    loader: TableLoader,
     changed: Sequence[ChangedRows],
     metadata: TableMetadata,
     schema: Schema,
@@ -53,7 +53,7 @@ def _joined(
     """The rows of the files, as often as they were changed: all of them, or those at some positions."""
     files: dict[str, DataFile] = {rows.file.path: rows.file for rows in changed}
     planned = tuple(PlannedFile(file, 0, False) for file in files.values())
-    located = Scan(driver, planned, metadata, schema).located(spark)
+    located = Scan(loader, planned, metadata, schema).located(spark)
     told = spark.createDataFrame(_told(changed, located.shown()))
     file, position = located.columns()
     same = file == sf.col(_PATH)

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from headgate.core.lookup import free_name
 from headgate.core.merging import SOURCE, TABLE, Action, Clause, Expression, Match, MergeSpec, upsert_spec
 from headgate.errors import InvalidInputError
 from headgate.iceberg.bound import Always
@@ -130,10 +131,7 @@ class SparkMerge(SparkChanges):
         return self._free("_headgate_action")
 
     def _free(self, name: str) -> str:
-        taken = {column.lower() for column in (*self._names, *self.given.columns)}
-        while name in taken:
-            name += "_"
-        return name
+        return free_name(name, (*self._names, *self.given.columns))
 
     def _known(self, *sides: str) -> tuple[str, ...]:
         """The names that an expression can have, for errors."""

@@ -1,8 +1,8 @@
 """Data files through Spark's own Parquet reader, without the rows that position delete files tell of.
 
 Files without deletes are one plain scan. Files with deletes are another one, whose rows are compared with the
-positions that Spark reads from the delete files. Spark names files in a form of its own, percent-encoded; the
-positions are brought to that form, since there are far fewer of them than rows.
+positions of deleted rows. Spark names files in a form of its own, percent-encoded; the positions are brought
+to that form, since there are far fewer of them than rows.
 """
 
 from __future__ import annotations
@@ -11,13 +11,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
+from headgate.core.lookup import free_name
 from headgate.errors import InternalError
+from headgate.iceberg.data_file import DataFile
+from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.planning import PlannedFile
-from headgate.iceberg.positions import FILE_PATH, POS
+from headgate.iceberg.positions import FILE_PATH, POS, positions_array, read_positions
 from headgate.spark.fitting import quoted
 
 READ_OPTIONS = {
@@ -26,12 +33,13 @@ READ_OPTIONS = {
     "recursiveFileLookup": "true",
     "mergeSchema": "false",
 }
-BROADCAST_POSITIONS = 200_000
-"""So many positions are sent to every executor, about 40 MB; more of them are sorted and merged."""
-FEW_FILES = 100
-"""Of so many files, deleted rows are looked up by their position alone: few others are at the same one."""
+KNOWN_ROWS = 1 << 29
+"""Of files with so many rows, every executor has a bit for each row: 64 MiB."""
+KNOWN_POSITIONS = 4_000_000
+KNOWN_DELETE_FILES = 500
+"""What this process reads itself of delete files; often it knows them already."""
 
-_SHOWN = "shown"
+_SHOWN, _BYTES, _WORDS = "shown", "bytes", "words"
 _LOCAL, _LOCAL_SHORT = "file:///", "file:/"
 
 
@@ -39,13 +47,13 @@ _LOCAL, _LOCAL_SHORT = "file:///", "file:/"
 class NativeFiles:
     """Data files in a place that Spark's Hadoop client reaches, to be read with the columns of `struct`.
 
-    `root` is what their paths begin with, and `hadoop_root` what the Hadoop client calls it. `names` are
-    those by which Spark reads the columns. `path` and `position` are names for the place of a row, which
+    `hadoop_root` is what the Hadoop client calls the place of the lake. `names` are those by which Spark
+    reads the columns. `path` and `position` are names for the place of a row, which
     `struct` has not.
     """
 
     spark: SparkSession
-    root: str
+    loader: TableLoader
     hadoop_root: str
     files: tuple[PlannedFile, ...]
     struct: StructType
@@ -111,38 +119,67 @@ class NativeFiles:
         ]
         return rows.select(*columns, *more)
 
-    def _placed(self, scan: DataFrame) -> DataFrame:
+    def _placed(self, scan: DataFrame, size: str | None = None) -> DataFrame:
+        """The rows, each with its place, and under the name `size` how long its file is."""
         # Not by its name: the table may have a column that is called so.
         metadata = scan.metadataColumn("_metadata")
-        return scan.select(
-            "*", metadata["file_path"].alias(self.path), metadata["row_index"].alias(self.position)
-        )
+        places = [metadata["file_path"].alias(self.path), metadata["row_index"].alias(self.position)]
+        if size is not None:
+            places.append(metadata["file_size"].alias(size))
+        return scan.select("*", *places)
 
     def _live(self, files: Sequence[PlannedFile]) -> DataFrame:
         """The rows of files with deletes that are not deleted, each with its place."""
         deletes = {file.path: file for planned in files for file in planned.deletes}
-        # Told, not left to Spark: the files are compressed to a small part of what they are in memory.
-        small = sum(file.record_count for file in deletes.values()) <= BROADCAST_POSITIONS
-        scan = self._scan(files)
-        rows, dead = self._placed(scan), self._dead(files, deletes, scan)
-        path, shown = rows[self.path], dead[_SHOWN]
-        # Equal, but not said so for few files: Spark would look rows up by the path too, and compute a hash
-        # of a long text for each that it reads. So it compares texts only where a position is met.
-        few = small and len(files) <= FEW_FILES
-        same_file = (path >= shown) & (path <= shown) if few else path == shown
-        same = (rows[self.position] == dead[POS]) & same_file
-        return rows.join(sf.broadcast(dead) if small else dead.hint("merge"), same, "left_anti")
+        positions = sum(file.record_count for file in deletes.values())
+        rows = sum(planned.file.record_count for planned in files)
+        few = positions <= KNOWN_POSITIONS and len(deletes) <= KNOWN_DELETE_FILES and rows <= KNOWN_ROWS
+        if few:
+            return self._without_marked(files, deletes.values())
+        return self._without_listed(files, deletes)
 
-    def _dead(self, files: Sequence[PlannedFile], deletes: Iterable[str], scan: DataFrame) -> DataFrame:
-        """The positions of deleted rows, with the names that Spark gives to the files of `scan`."""
+    def _without_marked(self, files: Sequence[PlannedFile], deletes: Iterable[DataFile]) -> DataFrame:
+        """Every executor has for each file a bit for each row. The positions are read by this process.
+
+        A file is looked up by its size, since Spark would compute a hash of its long name for each row that
+        it reads; the names are compared where a bit is set.
+        """
+        scan = self._scan(files)
+        size = free_name("_size", (*self.names.values(), self.path, self.position))
+        rows = self._placed(scan, size)
+        marks = self.spark.createDataFrame(self._marks(files, deletes, scan))
+        position = rows[self.position]
+        word = sf.get(marks[_WORDS], sf.shiftright(position, 6).cast("int"))
+        is_marked = sf.getbit(word, position.bitwiseAND(63).cast("int")) == 1
+        is_file = sf.array_contains(marks[_SHOWN], rows[self.path])
+        same = (rows[size] == marks[_BYTES]) & is_marked & is_file
+        return rows.join(sf.broadcast(marks), same, "left_anti").drop(size)
+
+    def _marks(self, files: Sequence[PlannedFile], deletes: Iterable[DataFile], scan: DataFrame) -> pa.Table:
+        shown = self._shown(files, scan)
+        dead = read_positions(self.loader.driver, self.loader, deletes, set(shown))
+        paths = [planned.file.path for planned in files]
+        return pa.table(
+            {
+                _BYTES: pa.array([planned.file.size_bytes for planned in files], pa.int64()),
+                _SHOWN: pa.array([shown[path] for path in paths], pa.list_(pa.string())),
+                _WORDS: pa.array([_words(dead.in_file(path)) for path in paths], pa.list_(pa.int64())),
+            }
+        )
+
+    def _without_listed(self, files: Sequence[PlannedFile], deletes: Iterable[str]) -> DataFrame:
+        """Spark reads the delete files, sorts, and merges."""
+        scan = self._scan(files)
         reader = self.spark.read.schema(f"{FILE_PATH} STRING, {POS} BIGINT").options(**READ_OPTIONS)
         positions = reader.parquet(*map(self._hadoop_path, deletes))
-        return positions.join(sf.broadcast(self._names(files, scan)), FILE_PATH)
+        rows, dead = self._placed(scan), positions.join(sf.broadcast(self._names(files, scan)), FILE_PATH)
+        same = (rows[self.position] == dead[POS]) & (rows[self.path] == dead[_SHOWN])
+        return rows.join(dead.hint("merge"), same, "left_anti")
 
     # --- names of files ---------------------------------------------------------------------------------
 
     def _hadoop_path(self, path: str) -> str:
-        return self.hadoop_root + path.removeprefix(self.root)
+        return f"{self.hadoop_root}/{self.loader.key(path)}"
 
     def shown(self) -> dict[str, tuple[str, ...]]:
         """By the path of each file in the manifest, the names that Spark may show for it."""
@@ -164,6 +201,13 @@ class NativeFiles:
         """For each file its path in the manifest, and the names that Spark may show for it."""
         pairs = [(path, form) for path, forms in self._shown(files, scan).items() for form in forms]
         return self.spark.createDataFrame(pairs, f"{FILE_PATH} STRING, {_SHOWN} STRING")
+
+
+def _words(dead: BitMap64) -> npt.NDArray[np.int64]:
+    """Bit by bit, 64 in each number, whether a row is deleted; up to the last one that is."""
+    bits = np.zeros((dead.max() // 64 + 1) * 64 if dead else 0, dtype=np.bool_)
+    bits[positions_array(dead).to_numpy()] = True
+    return np.packbits(bits, bitorder="little").view(np.int64)
 
 
 def _forms(name: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from headgate.commit.driver import Driver
-from headgate.core.lookup import nearest
+from headgate.core.lookup import free_name, nearest
 from headgate.errors import InvalidInputError
 from headgate.host import SYSTEM
 from headgate.iceberg.arrow_files import read_located, read_rows
@@ -47,7 +47,7 @@ class Scan:
     result, in their order.
     """
 
-    driver: Driver
+    loader: TableLoader
     files: tuple[PlannedFile, ...]
     metadata: TableMetadata
     wanted: Schema
@@ -57,6 +57,10 @@ class Scan:
     @property
     def schema(self) -> Schema:
         return self.metadata.schema
+
+    @property
+    def store(self) -> Store:
+        return self.loader.driver.store
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The live rows as a DataFrame; columns are found by field id.
@@ -68,7 +72,7 @@ class Scan:
         if not self.files:
             return spark.createDataFrame([], schema_to_spark(self.wanted))
         plain = self.only is None and self.condition is None
-        match way_to_read(spark, self.driver.store):
+        match way_to_read(spark, self.store):
             case Way.NATIVE:
                 return self._selected(self._native(spark, self.wanted if plain else self.schema).rows())
             case _ if self.condition is None:
@@ -85,7 +89,7 @@ class Scan:
         inner = position_columns(self.schema)
         path: Callable[[str], str] = _as_it_is
         shown: Callable[[], Mapping[str, tuple[str, ...]]] = self._paths
-        match way_to_read(spark, self.driver.store):
+        match way_to_read(spark, self.store):
             case Way.NATIVE:
                 native = self._native(spark, self.schema)
                 rows, path, shown = native.located(), native.paths(), native.shown
@@ -107,8 +111,9 @@ class Scan:
     def _native(self, spark: SparkSession, schema: Schema) -> NativeFiles:
         struct, places = schema_to_spark(schema), position_columns(schema)
         names = {field.name: self._name_in_scan(field) for field in struct.fields}
-        root = self.driver.store.uri()
-        return NativeFiles(spark, root, require_hadoop_uri(spark, root), self.files, struct, names, *places)
+        root = self.store.uri()
+        hadoop_root = require_hadoop_uri(spark, root)
+        return NativeFiles(spark, self.loader, hadoop_root, self.files, struct, names, *places)
 
     def _name_in_scan(self, field: StructField) -> str:
         """What a column is called while Spark reads it: by its own name, or by one that no file has.
@@ -119,15 +124,12 @@ class Scan:
         field_id = field.metadata[FIELD_ID]
         if field_id not in self.metadata.renamed_over:
             return field.name
-        name = f"headgate_{field_id}"
-        while name in self.metadata.names_ever:
-            name += "_"
-        return name
+        return free_name(f"headgate_{field_id}", self.metadata.names_ever)
 
     def _through_arrow(self, spark: SparkSession, schema: Schema, located: bool = False) -> DataFrame:
         count = min(len(self.files), max(1, spark.sparkContext.defaultParallelism) * TASKS_PER_CORE)
         groups = _balanced(self.files, count)
-        reading = FileReading(for_workers(self.driver.store), schema, self.only, groups, located)
+        reading = FileReading(for_workers(self.store), schema, self.only, groups, located)
         struct = _located_struct(schema) if located else schema_to_spark(schema)
         return spark.range(0, count, 1, count).mapInArrow(_named(reading), struct)
 

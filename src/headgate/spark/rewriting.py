@@ -227,7 +227,7 @@ class _Moving:
 
     def _located(self, files: Sequence[PlannedFile]) -> Located:
         schema = self._metadata.schema
-        return Scan(self.target.driver, tuple(files), self._metadata, schema).located(self.spark)
+        return Scan(self.target.loader, tuple(files), self._metadata, schema).located(self.spark)
 
     def _numbered(self, located: Located) -> DataFrame:
         """The columns of the table, the number of each row's file, its position there, and its group."""

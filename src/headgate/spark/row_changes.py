@@ -57,7 +57,7 @@ class SparkChanges:
 
     def written_again(self, files: Sequence[PlannedFile], role: Role) -> tuple[DataFile, ...]:
         metadata = self.target.metadata
-        scan = Scan(self.target.driver, tuple(files), metadata, metadata.schema)
+        scan = Scan(self.target.loader, tuple(files), metadata, metadata.schema)
         return self._written(scan.frame(self.spark), role)
 
     def _images(self, located: Located, found: DataFrame, updated: Positions) -> tuple[DataFile, ...]:
@@ -85,7 +85,7 @@ class SparkChanges:
         """The live rows that are wanted, each with its place."""
         metadata = self.target.metadata
         scan = Scan(
-            self.target.driver,
+            self.target.loader,
             tuple(files),
             metadata,
             metadata.schema,
