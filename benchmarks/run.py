@@ -26,6 +26,7 @@ from benchmarks.pages.page import PAGE, publish
 from benchmarks.pages.part import Part
 from benchmarks.workloads import (
     appenders,
+    beside,
     commit_latency,
     compaction,
     merges,
@@ -47,6 +48,7 @@ SECTIONS: Sequence[Section] = (
     merges.SECTION,
     compaction.SECTION,
     upkeep.SECTION,
+    beside.SECTION,
     recovery.SECTION,
     opening.SECTION,
     requests.SECTION,

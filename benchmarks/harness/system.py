@@ -38,6 +38,9 @@ def _adapter(module: str, name: str) -> str:
 
 HEADGATE = System("headgate", _adapter("headgate_arrow", "Headgate"), IN_PROCESS)
 HEADGATE_UPKEEP = System("headgate, compaction on", _adapter("headgate_upkeep", "HeadgateUpkeep"), IN_PROCESS)
+HEADGATE_BESIDE = System(
+    "headgate, writers and compactors", _adapter("headgate_beside", "HeadgateBeside"), IN_PROCESS
+)
 HEADGATE_UNSYNCED = HEADGATE.also("fsync off", fsync=False)
 PYICEBERG = System("pyiceberg", _adapter("pyiceberg_sql", "PyIceberg"), IN_PROCESS)
 DELTA_RS = System("delta-rs", _adapter("delta_rs", "DeltaRs"), IN_PROCESS)

@@ -19,6 +19,8 @@ OURS = {
     "planning": "headgate",
     "merges": "headgate",
     "compaction": "headgate",
+    "upkeep": "headgate, compaction on",
+    "beside": "headgate, writers and compactors",
     "recovery": "headgate",
     "opening": "headgate",
     "requests": "headgate, conditional",

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 import headgate as hg
-from tests.process.ingesting import COLUMNS, TABLE, left_by
+from headgate.testing.ingesting import COLUMNS, TABLE, left_by
 from tests.process.writers import Progress, WriterProcess
 
-HERE = Path(__file__).parent
 WRITERS = 8
 COMMITS = int(os.environ.get("HEADGATE_SOAK_COMMITS", "10"))
 
@@ -30,10 +29,9 @@ def make_lake(place: Path) -> hg.Lake:
 
 
 def started(place: Path, program: str, count: int, progress: Progress) -> list[WriterProcess]:
-    path = (str(HERE / program),)
-    name = program.removesuffix(".py")
+    module = ("-m", f"headgate.testing.{program}")
     processes = [
-        WriterProcess(str(place), f"{name}-{n}", COMMITS, progress, program=path) for n in range(count)
+        WriterProcess(str(place), f"{program}-{n}", COMMITS, progress, program=module) for n in range(count)
     ]
     for process in processes:
         process.start()
@@ -58,8 +56,8 @@ def check_rows(lake: hg.Lake) -> None:
 @pytest.mark.timeout(3600)
 def test_two_compactors_beside_eight_writers(tmp_path: Path) -> None:
     lake = make_lake(tmp_path)
-    writers = started(tmp_path, "ingesting.py", WRITERS, Progress())
-    compactors = started(tmp_path, "compacting.py", 2, Progress())
+    writers = started(tmp_path, "ingesting", WRITERS, Progress())
+    compactors = started(tmp_path, "compacting", 2, Progress())
     for process in (*writers, *compactors):
         process.go()
     for writer in writers:
@@ -81,9 +79,9 @@ def test_two_compactors_beside_eight_writers(tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_a_compactor_that_is_killed_leaves_its_work_to_others(tmp_path: Path) -> None:
     lake = make_lake(tmp_path)
-    writers = started(tmp_path, "ingesting.py", WRITERS, Progress())
+    writers = started(tmp_path, "ingesting", WRITERS, Progress())
     progress = Progress()
-    killed = started(tmp_path, "compacting.py", 2, progress)
+    killed = started(tmp_path, "compacting", 2, progress)
     for process in (*writers, *killed):
         process.go()
     progress.wait_for(1)

@@ -2,8 +2,11 @@
 
 It appends, deletes, updates and upserts rows of its own, in partitions and files that all writers share, with
 the settings that everybody has. What it leaves is a function of its number and of COMMITS: see `left_by`.
-Says what it was told like `properties.py`.
+Says `ready`, waits for a line, and tells for each of its commits the version, 0 if there is none, and the
+transaction.
 """
+
+from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
@@ -28,8 +31,8 @@ def batch(own: int, number: int) -> dict[int, int]:
     return {first_id(own, number) + row: 0 for row in range(ROWS)}
 
 
-def steps(own: int, commits: int) -> Iterator[tuple[str, int, int]]:
-    """What the writer does, in its order: the verb, the append whose rows it is about, and the row of it."""
+def steps(commits: int) -> Iterator[tuple[str, int, int]]:
+    """What a writer does, in its order: the verb, the append whose rows it is about, and the row of it."""
     appends = 0
     for number in range(commits):
         match number % 5:
@@ -47,7 +50,7 @@ def steps(own: int, commits: int) -> Iterator[tuple[str, int, int]]:
 def left_by(own: int, commits: int) -> dict[int, int]:
     """The rows of a writer after all that it does."""
     rows: dict[int, int] = {}
-    for verb, append, row in steps(own, commits):
+    for verb, append, row in steps(commits):
         chosen = first_id(own, append) + row
         match verb:
             case "append":
@@ -78,7 +81,7 @@ def main() -> None:
     say("ready")
     sys.stdin.readline()
     own = int(name.rsplit("-", 1)[1])
-    for verb, append, row in steps(own, commits):
+    for verb, append, row in steps(commits):
         chosen = first_id(own, append) + row
         where = f"id = {chosen} AND part = {chosen % PARTITIONS}"
         match verb:

@@ -4,6 +4,8 @@ A line on its standard input, or the end of it, says so. Tells for every complet
 that it made and the plan.
 """
 
+from __future__ import annotations
+
 import select
 import sys
 
