@@ -96,7 +96,7 @@ def _shown(command: str) -> str:
     """What a terminal shows of a command, in colours, without the name of this machine."""
     terminal, errors = _Terminal(), io.StringIO()
     original = output.console
-    output.console = lambda: Console(
+    output.console = lambda *, stderr=False: Console(  # noqa: ARG005 - nothing shown here goes there
         file=terminal, width=WIDTH, force_terminal=True, color_system="truecolor", highlight=False
     )
     try:

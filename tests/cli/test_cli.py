@@ -157,16 +157,17 @@ def test_every_command_teaches() -> None:
 
 @pytest.mark.slow
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:
-    result = run("demo", "--dir", tmp_path / "lake")
+    result = run("demo", "--dir", tmp_path / "lake", "--json")
     assert result.exit_code == 0, result.output
-    assert "killed at work" in result.output
-    assert output.command_line("log", str(tmp_path / "lake")) in result.output
+    assert "killed at work" in result.stderr
+    told = json.loads(result.stdout)
     lake = hg.Lake.open(tmp_path / "lake")
     assert lake.version >= 28
-    assert lake.tables() == ("sales.customers", "sales.orders")
+    assert (told["place"], told["version"]) == (lake.place, lake.version)
+    assert told["tables"] == list(lake.tables()) == ["sales.customers", "sales.orders"]
     assert all(lake.log(kind=kind) for kind in ("merge", "update", "compact"))
-    assert "what Bob is told" in result.output
-    assert "as Spark says" in result.output
+    assert "what Bob is told" in result.stderr
+    assert "as Spark says" in result.stderr
     assert lake.fsck(deep=True).ok
     for words in LOOK_FURTHER:
         if words[0] != "sql":

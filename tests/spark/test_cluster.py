@@ -15,7 +15,7 @@ import pytest
 import headgate as hg
 from tests.spark.cluster import spark_cluster
 
-DRIVER_SECONDS = 240
+DRIVER_SECONDS = 600
 
 
 def driver(*arguments: str) -> subprocess.Popen[str]:

@@ -336,19 +336,23 @@ def demo(
         Path | None,
         typer.Option("--dir", help="Where to make the lake; a new temporary directory if not given."),
     ] = None,
+    json: AsJson = False,
 ) -> None:
     """See Headgate at work: a small shop on a new lake, several writers at once, one of them killed.
 
     Four processes append orders and customers with Spark, one is killed, and what it left is put right; a
     merge and a hook; a conflict in plain words; compaction; time travel; a query; DuckDB on the same table.
-    Needs Java, and takes a minute or two.
+    Needs Java, and takes a minute or two. With --json the story goes to standard error.
     """
     from headgate.demo import story
 
-    with reported(as_json=False):
+    with reported(as_json=json):
         with engine(alive=False, spark_sql_shuffle_partitions=4) as spark:
             place = directory or Path(tempfile.mkdtemp(prefix="headgate-demo-"))
-            story.tell(place, output.console(), spark)
+            lake = story.tell(place, output.console(stderr=json), spark)
+        if json:
+            output.print_json(output.lake_json(lake))
+            return
         output.console().print("[bold]Look further[/bold]")
         for words in story.LOOK_FURTHER:
             output.say(f"  {output.command_line(words[0], str(place), *words[1:])}")

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
     from headgate.view import LakeView
 
 
-def console() -> Console:
+def console(*, stderr: bool = False) -> Console:
     """Colours and boxes on a terminal only; no wrapping in a pipe."""
     from rich.console import Console  # not before somebody looks: a pipe does without
 
-    return Console(soft_wrap=not sys.stdout.isatty(), highlight=False)
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(soft_wrap=not stream.isatty(), highlight=False, stderr=stderr)
 
 
 _BIDIRECTIONAL = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
