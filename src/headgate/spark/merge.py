@@ -20,7 +20,7 @@ from headgate.errors import InvalidInputError
 from headgate.iceberg.bound import Always
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import Role
-from headgate.iceberg.planning import Plan
+from headgate.iceberg.planning import Plan, PlannedFile
 from headgate.iceberg.row_change import KeyRange, RowChange, Wanted
 from headgate.iceberg.target import Target
 from headgate.spark.assignment import Scope, expression, require_columns
@@ -98,24 +98,30 @@ class SparkMerge(SparkChanges):
             wanted = ALL_ROWS if keys.bound is None else Wanted(keys.bound, None, "the keys")
             located = self._located(plan.files, wanted)
             found = kept(self._found(located, spec))
-        # At once: each of them is small, and most of its time goes by before and after its tasks.
         changed, inserted = at_once(
-            self.spark, partial(self._changed, located, found, spec), partial(self._inserted, found, spec)
+            self.spark,
+            partial(self._changed, located, found, spec, plan.files),
+            partial(self._inserted, found, spec),
         )
         return replace(changed, inserted=inserted)
 
-    def _changed(self, located: Located, found: DataFrame, spec: MergeSpec) -> RowChange:
+    def _changed(
+        self, located: Located, found: DataFrame, spec: MergeSpec, files: Sequence[PlannedFile]
+    ) -> RowChange:
         """What becomes of the rows of the table that were found."""
-        with self._doing("find the rows that the merge changes"):
-            gathered = located.gathered(together(found), sf.col(self._action))
-            if gathered.repeated:
-                raise self._ambiguous(located, found, spec)
         updates = {number for number, clause in enumerate(_clauses(spec)) if clause.action is Action.UPDATE}
-        updated = gathered.of(updates)
+        gathered, images = at_once(
+            self.spark,
+            partial(self._gathered, located, found, sf.col(self._action)),
+            partial(self._images, located, found, files) if updates else _no_files,
+        )
+        if gathered.repeated:
+            with self._doing("find the rows that the merge changes"):
+                raise self._ambiguous(located, found, spec)
         return RowChange(
             deleted=gathered.of(set(range(len(_clauses(spec)))) - updates),
-            updated=updated,
-            images=self._images(located, found, updated),
+            updated=gathered.of(updates),
+            images=images,
         )
 
     # --- names -------------------------------------------------------------------------------------------
@@ -296,6 +302,10 @@ def merge_of(target: Target, rows: Any) -> SparkMerge:
 def _clauses(spec: MergeSpec) -> tuple[Clause, ...]:
     """The clauses about rows of the table; their numbers are the actions."""
     return (*spec.of(Match.MATCHED), *spec.of(Match.NOT_MATCHED_BY_SOURCE))
+
+
+def _no_files() -> tuple[DataFile, ...]:
+    return ()
 
 
 def _null(_: str) -> Column:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headgate.core.merging import Expression
@@ -18,8 +19,17 @@ from headgate.iceberg.row_change import RowChange, Wanted
 from headgate.iceberg.target import Target
 from headgate.spark.assignment import Scope
 from headgate.spark.fitting import fitted, quoted
-from headgate.spark.jobs import TASK_BYTES, analysed, described, kept, kept_bytes, together, translated
-from headgate.spark.places import Located
+from headgate.spark.jobs import (
+    TASK_BYTES,
+    analysed,
+    at_once,
+    described,
+    kept,
+    kept_bytes,
+    together,
+    translated,
+)
+from headgate.spark.places import Gathered, Located
 from headgate.spark.read import Scan
 from headgate.spark.types import schema_to_spark
 from headgate.spark.write import write_rows
@@ -52,19 +62,31 @@ class SparkChanges:
             with analysed("the values", scope.known):
                 found = located.rows.select(*located.columns(), image.alias(IMAGE))
             found = kept(found)
-            positions = located.gathered(together(found)).of({0})
-        return RowChange(updated=positions, images=self._images(located, found, positions))
+        # At once: each of them is small, and most of its time goes by before and after its tasks.
+        gathered, images = at_once(
+            self.spark,
+            partial(self._gathered, located, found),
+            partial(self._images, located, found, files),
+        )
+        return RowChange(updated=gathered.of({0}), images=images)
+
+    def _gathered(self, located: Located, found: DataFrame, kind: Column | None = None) -> Gathered:
+        with self._doing("find the rows to change"):
+            return located.gathered(together(found), kind)
 
     def written_again(self, files: Sequence[PlannedFile], role: Role) -> tuple[DataFile, ...]:
         metadata = self.target.metadata
         scan = Scan(self.target.loader, tuple(files), metadata, metadata.schema)
         return self._written(scan.frame(self.spark), role)
 
-    def _images(self, located: Located, found: DataFrame, updated: Positions) -> tuple[DataFile, ...]:
-        """Writes the images of rows that were found, by what they are: that of a new row is a new row."""
-        own = [path for path in updated.by_file if image_role(path, self.target.txid) is Role.NEW]
+    def _images(
+        self, located: Located, found: DataFrame, files: Sequence[PlannedFile]
+    ) -> tuple[DataFile, ...]:
+        """Writes the images of rows of `files` that were found, by what they are: of a new row, a new row."""
+        paths = [planned.file.path for planned in files]
+        own = [path for path in paths if image_role(path, self.target.txid) is Role.NEW]
         images = found.where(sf.col(IMAGE).isNotNull())
-        parts = {Role.UPDATED: images} if len(own) < len(updated.by_file) else {}
+        parts = {Role.UPDATED: images} if len(own) < len(paths) else {}
         if own:
             shown = located.shown()
             is_new = located.columns()[0].isin([name for path in own for name in shown[path]])
