@@ -12,7 +12,7 @@ from benchmarks.workloads.section import Section
 NAME = "opening"
 SYSTEMS = (HEADGATE, DELTA_RS, PYICEBERG)
 VERSIONS = {Size.TINY: (10, 30), Size.SHORT: (100, 1_000), Size.FULL: (100, 10_000)}
-LIMIT_SECONDS = {Size.TINY: 30.0, Size.SHORT: 60.0, Size.FULL: 900.0}
+LIMIT_SECONDS = {Size.TINY: 30.0, Size.SHORT: 60.0, Size.FULL: 300.0}
 ROUNDS = {Size.TINY: 1, Size.SHORT: 9, Size.FULL: 9}
 OURS = {IN_PROCESS: HEADGATE.name}
 
