@@ -21,8 +21,6 @@ from headgate.cli.progress import rewriting
 from headgate.cli.streams import INTERRUPTED
 from headgate.errors import ConflictError, InvalidInputError, StorageError
 from headgate.host import SYSTEM
-from headgate.lake import Lake
-from headgate.model.compaction import CompactionReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
 
     from headgate.core.compaction.outlook import PathOutlook, TableOutlook
     from headgate.core.compaction.segments import Group
+    from headgate.lake import Lake
+    from headgate.model.compaction import CompactionReport
 
 USUAL_INTERVAL_SECONDS = 30.0
 
