@@ -71,3 +71,14 @@ def test_what_lies_between_selected_rows_is_not_decoded(monkeypatch: pytest.Monk
     decoded.clear()
     assert table.read_arrow(columns=["n"])["n"].to_pylist() == [n for n in range(4, 20) if n != 13]
     assert decoded == [([1, 2, 3, 4], ["n"])]
+
+
+def test_files_are_told_apart_by_field_ids_alone() -> None:
+    """Columns that changed places: files of the same names and types, of which each means another column."""
+    table = Lake.init(MemoryStore()).create_table("db.t", "a INT, b INT")
+    table.append(pa.table({"a": pa.array([1], pa.int32()), "b": pa.array([2], pa.int32())}))
+    for old, new in (("a", "c"), ("b", "a"), ("c", "b")):
+        table.rename_column(old, new)
+    table.append(pa.table({"b": pa.array([1], pa.int32()), "a": pa.array([2], pa.int32())}))
+    assert table.read_arrow().select(["a", "b"]).to_pylist() == [{"a": 2, "b": 1}] * 2
+    assert table.read_arrow(where="a = 2").num_rows == 2

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
 from pyroaring import BitMap64
 
@@ -21,7 +20,7 @@ from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.positions import Positions, position_columns, positions_array
-from headgate.iceberg.projection import projected
+from headgate.iceberg.projection import projected, schema_of
 from headgate.iceberg.row_filter import selected
 
 
@@ -108,7 +107,7 @@ class _OpenFile:
     def _read(self, groups: Any, schema: Schema) -> pa.Table:
         ids = {field.field_id for field in schema.fields}
         try:
-            known = pyarrow_to_schema(self._parquet.schema_arrow).fields
+            known = schema_of(self._parquet.schema_arrow).fields
             names = [field.name for field in known if field.field_id in ids]
             # Without any column the number of rows would be lost: those that were added later are null in
             # each.

@@ -6,6 +6,7 @@ fields of structs in nested lists by name.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +19,23 @@ from headgate.errors import CorruptLakeError
 from headgate.iceberg.shaping import list_array, map_array, nulls, struct_array
 
 
+def schema_of(arrow: pa.Schema) -> Schema:
+    """The schema of a file with field ids. Most files of a table have the same one, which is made once."""
+    # By all its bytes: two schemas that differ in field ids alone are equal for Arrow.
+    return _schema_of(arrow.serialize().to_pybytes())
+
+
+@lru_cache(maxsize=256)
+def _schema_of(serialized: bytes) -> Schema:
+    return pyarrow_to_schema(pa.ipc.read_schema(pa.BufferReader(serialized)))
+
+
 def projected(rows: pa.Table, schema: Schema, place: str) -> pa.Table:
     """`rows` with the columns of `schema`: renamed, widened, reordered; what the file lacks is null."""
     wanted = schema_to_pyarrow(schema, include_field_ids=False)
     present = {
         field.field_id: (column, field)
-        for column, field in zip(rows.columns, pyarrow_to_schema(rows.schema).fields, strict=True)
+        for column, field in zip(rows.columns, schema_of(rows.schema).fields, strict=True)
     }
     columns = []
     for field, arrow in zip(schema.fields, wanted, strict=True):
