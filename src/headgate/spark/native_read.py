@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -158,10 +159,10 @@ class NativeFiles:
     def _marks(self, files: Sequence[PlannedFile], deletes: Iterable[DataFile], scan: DataFrame) -> pa.Table:
         shown = self._shown(files, scan)
         dead = read_positions(self.loader.driver, self.loader, deletes, set(shown))
-        paths = [planned.file.path for planned in files]
+        paths, sizes = [planned.file.path for planned in files], _sizes(scan)
         return pa.table(
             {
-                _BYTES: pa.array([planned.file.size_bytes for planned in files], pa.int64()),
+                _BYTES: pa.array([sizes[_short(self._hadoop_path(path))] for path in paths], pa.int64()),
                 _SHOWN: pa.array([shown[path] for path in paths], pa.list_(pa.string())),
                 _WORDS: pa.array([_words(dead.in_file(path)) for path in paths], pa.list_(pa.int64())),
             }
@@ -201,6 +202,18 @@ class NativeFiles:
         """For each file its path in the manifest, and the names that Spark may show for it."""
         pairs = [(path, form) for path, forms in self._shown(files, scan).items() for form in forms]
         return self.spark.createDataFrame(pairs, f"{FILE_PATH} STRING, {_SHOWN} STRING")
+
+
+def _sizes(scan: DataFrame) -> dict[str, int]:
+    """How long Spark says that the files of a scan are.
+
+    Not from the manifest: a client that encrypts may show another length than an object has, and if the two
+    differed, deleted rows would come back.
+    """
+    jdf: Any = scan._jdf
+    listed = jdf.queryExecution().analyzed().relation().location().allFiles()
+    found = [listed.apply(number) for number in range(listed.size())]
+    return {_short(status.getPath().toString()): int(status.getLen()) for status in found}
 
 
 def _words(dead: BitMap64) -> npt.NDArray[np.int64]:
