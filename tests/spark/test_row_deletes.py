@@ -170,7 +170,7 @@ def test_more_deletes_than_this_process_reads(
 
 
 def test_files_are_found_by_the_sizes_that_spark_sees(lake: hg.Lake, spark: SparkSession) -> None:
-    """A client that encrypts shows other sizes than the manifest has; no deleted row may come back by that."""
+    """A client that encrypts shows other sizes than the manifest has; then no deleted row may come back."""
     table = filled(lake, spark)
     delete_rows(lake, NAME, "id IN (0, 1, 2, 39)")
     view = table._view()
