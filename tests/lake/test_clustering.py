@@ -46,10 +46,12 @@ def made(
         "t.t",
         "id BIGINT, x BIGINT, y STRING, part STRING",
         partition_by=partition_by,
-        properties={"write.target-file-size-bytes": str(file_bytes)},
     )
     for number in range(appends):
-        lake.table("t.t").append(points(number, appends))
+        with lake.transaction() as tx:
+            tx.table("t.t").append(points(number, appends))
+            if number == appends - 1:  # not before: every append is one file of a partition
+                tx.table("t.t").set_properties({"write.target-file-size-bytes": str(file_bytes)})
     return lake
 
 

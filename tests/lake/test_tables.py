@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -368,3 +369,18 @@ def test_other_engines_read_the_published_table(tmp_path: Path) -> None:
     assert sorted(row["id"] for row in ask_pyiceberg(str(published))) == ids(orders)
     at_eight = root / "metadata" / "v8.metadata.json"
     assert sorted(row["id"] for row in ask_pyiceberg(str(at_eight))) == ids(orders, version=8)
+
+
+def test_rows_that_are_longer_than_a_file_should_be_become_several() -> None:
+    lake = hg.Lake.init(MemoryStore())
+    properties = {"write.target-file-size-bytes": "20000"}
+    table = lake.create_table("a.long", "id BIGINT", sort_by=["id desc"], properties=properties)
+    ids = random.Random(5).sample(range(1 << 60), 20_000)
+    table.append(pa.table({"id": pa.array(ids, pa.int64())}))
+    files = table.files()
+    assert len(files) > 3
+    # Numbers that do not compress are more than twice what was expected of them.
+    assert all(file.size_bytes <= 60_000 for file in files)
+    assert sum(file.rows for file in files) == 20_000
+    # Sorted as a whole before it is cut: no two files have values between each other's.
+    assert table.read_arrow()["id"].to_pylist() == sorted(ids, reverse=True)

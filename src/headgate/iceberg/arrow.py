@@ -40,8 +40,9 @@ from headgate.iceberg.metrics import column_metrics, split_offsets
 from headgate.iceberg.partitions import path_to
 
 COMPRESSION = "zstd"
-ROW_GROUP_ROWS = 128 * 1024
-"""Few enough that a reader who wants one of many rows decodes little; each column still compresses well."""
+ROW_GROUP_ROWS = 1024 * 1024
+"""Smaller groups would let a reader pass over more, but each begins with dictionaries: of 128 Ki rows with
+numbers that are all different, three times the time to write, and files that are half as long again."""
 MAX_PRECISION = 38
 UNSIGNED_LONG = pa.decimal128(20, 0)
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896

@@ -27,12 +27,13 @@ from headgate.iceberg.file_rows import FileReading, located
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.positions import Positions, read_positions
+from headgate.iceberg.rolling import pieces, target_bytes
 from headgate.iceberg.sorting import in_order
 from headgate.iceberg.target import Target
 
 
 def write_rows(target: Target, rows: pa.Table) -> tuple[DataFile, ...]:
-    """Writes `rows` as new data files of a table, one for each partition. Nobody sees them yet.
+    """Writes `rows` as new data files of a table, of its target size and partitions. Nobody sees them yet.
 
     If the process dies, they stay in the directory of the transaction, unreferenced.
     """
@@ -41,19 +42,26 @@ def write_rows(target: Target, rows: pa.Table) -> tuple[DataFile, ...]:
 
 def write_fitting(target: Target, rows: pa.Table) -> tuple[DataFile, ...]:
     """The same for rows that fit the table, and may have columns beside those of the table."""
-    parts = list(partitioned(rows, target.metadata.schema, target.metadata.spec))
-    if not parts:
+    metadata = target.metadata
+    files = [
+        (partition, piece)
+        for partition, part in partitioned(rows, metadata.schema, metadata.spec)
+        for piece in pieces(
+            in_order(part, metadata.schema, metadata.sort_order), target_bytes(metadata.properties)
+        )
+    ]
+    if not files:
         return ()
     directory = target.new_directory()
     return tuple(
-        target.driver.host.together([partial(_write_one, target, directory, *part) for part in parts])
+        target.driver.host.together([partial(_write_one, target, directory, *file) for file in files])
     )
 
 
 def _write_one(target: Target, directory: str, partition: Partition, rows: pa.Table) -> DataFile:
     metadata = target.metadata
     require_partition(partition, metadata)
-    data = encode_parquet(in_order(rows, metadata.schema, metadata.sort_order))
+    data = encode_parquet(rows)
     uri = new_file(directory, metadata, metadata.spec.spec_id, partition, target.driver.host.new_txid())
     target.driver.put(target.loader.key(uri), data)
     file = data_file(uri, len(data), footer_of(data), partition, metadata)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pyroaring import BitMap64
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
+from headgate.host import Host
 from headgate.iceberg.bound import Bound, fields_of
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
@@ -46,7 +48,7 @@ class FileReading:
 
     def _chosen(self, planned: PlannedFile, dead: Positions) -> tuple[pa.Table, Mask | None]:
         """The rows, and of each of the file whether it is one of them; None if all are."""
-        file = _OpenFile(planned.file, self._fetched(planned.file))
+        file = _OpenFile(planned.file, self._fetched(planned.file), self.driver.host)
         wanted = self._wanted(file, dead.in_file(planned.file.path))
         return file.rows(self.schema, wanted), wanted
 
@@ -74,13 +76,15 @@ Mask = npt.NDArray[np.bool_]
 
 
 class _OpenFile:
-    """A data file in memory. What it has in a shape that Arrow cannot read is an error of the lake."""
+    """A data file in memory. What it has in a shape that Arrow cannot read is an error of the lake.
 
-    def __init__(self, file: DataFile, data: bytes) -> None:
-        self._file = file
+    Files, and row groups of one, are read at once by threads of the host. By none of Arrow's: one that lets
+    go of Python's bytes while the process ends would abort it.
+    """
+
+    def __init__(self, file: DataFile, data: bytes, host: Host) -> None:
+        self._file, self._data, self._host = file, data, host
         try:
-            # In this thread alone; files are read at once by ours. A thread of Arrow's that lets go of
-            # Python's bytes while the process ends would abort it.
             self._parquet = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
         except (pa.ArrowInvalid, OSError) as error:
             raise self._unreadable(error) from error
@@ -112,9 +116,19 @@ class _OpenFile:
             # Without any column the number of rows would be lost: those that were added later are null in
             # each.
             columns = names or self._parquet.schema_arrow.names[:1]
-            return self._parquet.read_row_groups(list(groups), columns=columns, use_threads=False)
+            wanted = list(groups)
+            if len(wanted) <= 1:
+                return self._parquet.read_row_groups(wanted, columns=columns, use_threads=False)
+            return pa.concat_tables(
+                self._host.together([partial(self._read_group, group, columns) for group in wanted])
+            )
         except (pa.ArrowInvalid, OSError) as error:
             raise self._unreadable(error) from error
+
+    def _read_group(self, group: int, columns: list[str]) -> pa.Table:
+        # With a reader of its own: one is not made for several threads.
+        own = pq.ParquetFile(pa.BufferReader(self._data), metadata=self._parquet.metadata, pre_buffer=False)
+        return own.read_row_groups([group], columns=columns, use_threads=False)
 
     def _unreadable(self, error: Exception) -> CorruptLakeError:
         return CorruptLakeError(f"{self._file.path} cannot be read: {error}")

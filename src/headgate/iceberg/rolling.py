@@ -49,6 +49,14 @@ def target_bytes(properties: Mapping[str, str]) -> int:
     return int(given)
 
 
+def pieces(rows: pa.Table, target: int) -> Iterator[pa.Table]:
+    """The rows, cut so that none of the pieces becomes a file that is longer than `target` bytes."""
+    share = target / (rows.nbytes * COMPRESSED_SHARE or 1)
+    step = max(1, min(rows.num_rows, int(rows.num_rows * share)))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
+
+
 class RollingFiles:
     """The data files of a table that are being written, one open for each partition.
 
@@ -67,20 +75,13 @@ class RollingFiles:
     def add(self, rows: pa.Table) -> None:
         """Adds rows that have exactly the columns of the table."""
         for partition, part in partitioned(rows, self._metadata.schema, self._metadata.spec):
-            for piece in self._pieces(part):
+            for piece in pieces(part, self._target):
                 file = self._open.setdefault(partition, _OpenFile(self._metadata))
                 file.add(piece)
                 if file.expected_bytes >= self._target:
                     self._end(partition)
         while sum(file.held_bytes for file in self._open.values()) > BUFFERED_BYTES:
             self._end(max(self._open, key=lambda partition: self._open[partition].held_bytes))
-
-    def _pieces(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """The rows, cut so that none of the pieces is longer than a file should be."""
-        share = self._target / (rows.nbytes * COMPRESSED_SHARE or 1)
-        step = max(1, min(rows.num_rows, int(rows.num_rows * share)))
-        for start in range(0, rows.num_rows, step):
-            yield rows.slice(start, step)
 
     def finish(self) -> tuple[DataFile, ...]:
         """Ends all files, and returns what the manifest says of each."""
