@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -63,9 +63,17 @@ def _write_one(target: Target, directory: str, partition: Partition, rows: pa.Ta
     require_partition(partition, metadata)
     data = encode_parquet(rows)
     uri = new_file(directory, metadata, metadata.spec.spec_id, partition, target.driver.host.new_txid())
-    target.driver.put(target.loader.key(uri), data)
-    file = data_file(uri, len(data), footer_of(data), partition, metadata)
-    return with_nan_counts(file, nan_counts(rows, metadata.schema))
+
+    def describe() -> DataFile:
+        file = data_file(uri, len(data), footer_of(data), partition, metadata)
+        return with_nan_counts(file, nan_counts(rows, metadata.schema))
+
+    # While it is on its way to storage.
+    put = partial(target.driver.put, target.loader.key(uri), data)
+    both: list[Callable[[], DataFile | None]] = [put, describe]
+    _, described = target.driver.host.together(both)
+    assert described is not None
+    return described
 
 
 def read_rows(
