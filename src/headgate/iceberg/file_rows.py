@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.positions import Positions, position_columns, positions_array
-from headgate.iceberg.projection import projected, schema_of
+from headgate.iceberg.projection import Projection, schema_of
 from headgate.iceberg.row_filter import selected
 
 
@@ -34,6 +34,13 @@ class FileReading:
     loader: TableLoader
     schema: Schema
     only: Bound | None
+    _all: Projection = field(init=False)
+    _tested: Projection | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_all", Projection(self.schema))
+        tested = None if self.only is None else Projection(_columns_of(self.only))
+        object.__setattr__(self, "_tested", tested)
 
     def rows(self, planned: PlannedFile, dead: Positions) -> pa.Table:
         """The rows of a file without the deleted ones."""
@@ -50,16 +57,16 @@ class FileReading:
         """The rows, and of each of the file whether it is one of them; None if all are."""
         file = _OpenFile(planned.file, self._fetched(planned.file), self.driver.host)
         wanted = self._wanted(file, dead.in_file(planned.file.path))
-        return file.rows(self.schema, wanted), wanted
+        return file.rows(self._all, wanted), wanted
 
     def _wanted(self, file: _OpenFile, dead: BitMap64) -> Mask | None:
         if self.only is None and not dead:
             return None
-        if self.only is None:
+        if self.only is None or self._tested is None:
             wanted = np.ones(file.num_rows, dtype=np.bool_)
         else:
             # Before all other columns: of these, what lies between selected rows need not be decoded.
-            tested = file.rows(_columns_of(self.only), None)
+            tested = file.rows(self._tested, None)
             wanted = selected(tested, self.only).to_numpy(zero_copy_only=False).copy()
         gone = positions_array(dead).to_numpy()
         wanted[gone[gone < len(wanted)]] = False
@@ -90,15 +97,16 @@ class _OpenFile:
             raise self._unreadable(error) from error
         self.num_rows = int(self._parquet.metadata.num_rows)
 
-    def rows(self, schema: Schema, wanted: Mask | None) -> pa.Table:
-        """The wanted rows as `schema` has them: columns are found by field id, as Iceberg wants it."""
+    def rows(self, projection: Projection, wanted: Mask | None) -> pa.Table:
+        """The wanted rows as a schema has them: columns are found by field id, as Iceberg wants it."""
+        schema = projection.schema
         if wanted is None:
             table = self._read(range(self._parquet.num_row_groups), schema)
         else:
             groups = {number: part for number, part in self._by_group(wanted) if part.any()}
             masks = [*groups.values(), np.zeros(0, dtype=np.bool_)]
             table = self._read(list(groups), schema).filter(pa.array(np.concatenate(masks)))
-        return projected(table, schema, self._file.path) if schema.fields else table.select([])
+        return projection.of(table, self._file.path) if schema.fields else table.select([])
 
     def _by_group(self, wanted: Mask) -> Iterator[tuple[int, Mask]]:
         """The row groups by their numbers, each with its part of the mask."""

@@ -30,9 +30,24 @@ def _schema_of(serialized: bytes) -> Schema:
     return pyarrow_to_schema(pa.ipc.read_schema(pa.BufferReader(serialized)))
 
 
+class Projection:
+    """What rows of files become: those of one schema, which is turned into Arrow's once for all files."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._arrow = schema_to_pyarrow(schema, include_field_ids=False)
+
+    def of(self, rows: pa.Table, place: str) -> pa.Table:
+        """`rows` with the columns of the schema: renamed, widened, reordered; what the file lacks is null."""
+        return _projected(rows, self.schema, self._arrow, place)
+
+
 def projected(rows: pa.Table, schema: Schema, place: str) -> pa.Table:
-    """`rows` with the columns of `schema`: renamed, widened, reordered; what the file lacks is null."""
-    wanted = schema_to_pyarrow(schema, include_field_ids=False)
+    """The same for rows that come alone."""
+    return Projection(schema).of(rows, place)
+
+
+def _projected(rows: pa.Table, schema: Schema, wanted: pa.Schema, place: str) -> pa.Table:
     present = {
         field.field_id: (column, field)
         for column, field in zip(rows.columns, schema_of(rows.schema).fields, strict=True)
@@ -43,6 +58,9 @@ def projected(rows: pa.Table, schema: Schema, place: str) -> pa.Table:
             columns.append(_missing(field, arrow.type, rows.num_rows, place))
             continue
         column, file_field = present[field.field_id]
+        if field.field_type.is_primitive and column.type == arrow.type:
+            columns.append(column)
+            continue
         chunks = [
             _array(chunk, file_field.field_type, field.field_type, arrow.type, place)
             for chunk in column.chunks
