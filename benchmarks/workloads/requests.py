@@ -194,7 +194,7 @@ def _traces(traces: Sequence[tuple[str, Sequence[str]]]) -> str:
     for name, lines in traces:
         listing = "\n".join(lines)
         title = f"<details><summary>{name}: the requests in order</summary>"
-        shown.append(f"{title}\n\n```\n{listing}\n```\n</details>")
+        shown.append(f"{title}\n\n```text\n{listing}\n```\n</details>")
     return "\n\n".join(shown)
 
 
