@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
@@ -11,13 +11,11 @@ from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.iceberg.arrow_files import read_rows
-from headgate.iceberg.arrow_rewrite import ArrowRewriter
 from headgate.iceberg.planning import plan
-from headgate.iceberg.rewriting import Clustering, RewriteGroup, Rewritten
-from headgate.iceberg.target import Target
 from headgate.services.compaction import Compactor
 from headgate.storage.memory import MemoryStore
 from tests.examples import examples
+from tests.lake.beside import Beside
 
 NAME = "a.b"
 DIVISOR = 3
@@ -62,6 +60,11 @@ class History:
             self._change(table, verb, number)
         self.then[self.lake.version] = dict(self.rows)
 
+    def do_all(self, steps: list[tuple[str, int]]) -> None:
+        """All of the steps, the last one first; each is done once, however often this is called."""
+        while steps:
+            self.do(steps.pop())
+
     def _change(self, table: hg.Table, verb: str, number: int) -> None:
         if verb == "delete":
             table.delete(f"id = {number}")
@@ -89,25 +92,6 @@ def ids(rows: pa.Table) -> list[tuple[int, int]]:
     return sorted(zip(rows.column("id").to_pylist(), rows.column("n").to_pylist(), strict=True))
 
 
-@dataclass
-class Beside:
-    """Rewrites as Arrow does, while others go on."""
-
-    history: History
-    steps: list[tuple[str, int]]
-
-    def __call__(self, target: Target, spark: object) -> Beside:
-        return self
-
-    def rewritten(
-        self, target: Target, groups: Sequence[RewriteGroup], clustering: Clustering | None
-    ) -> Iterator[Rewritten]:
-        for done in ArrowRewriter().rewritten(target, groups, clustering):
-            yield done
-            while self.steps:
-                self.history.do(self.steps.pop())
-
-
 @given(
     partition_by=st.sampled_from([(), ("p",), ("bucket(2, id)",)]),
     rounds=st.lists(
@@ -123,7 +107,7 @@ def test_no_row_changes_and_boundaries_stay_exact(
         for step in before:
             history.do(step)
         lake = hg.Lake.open(history.lake._driver.store)
-        report = Compactor(lake, rewriter=Beside(history, list(beside))).run()
+        report = Compactor(lake, rewriter=Beside(partial(history.do_all, list(beside)))).run()
         # Nothing in such a history takes files away, so everything can be carried.
         assert not report.cancelled
         history.then[history.lake.version] = dict(history.rows)

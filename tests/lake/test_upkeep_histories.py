@@ -8,7 +8,7 @@ versions that expire, and files that are vacuumed.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -19,12 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate as hg
-from headgate.iceberg.arrow_rewrite import ArrowRewriter
-from headgate.iceberg.rewriting import Clustering, RewriteGroup, Rewritten
-from headgate.iceberg.target import Target
 from headgate.services.compaction import Compactor
 from tests.examples import examples
 from tests.lake.aging import AgingLake, rows
+from tests.lake.beside import Beside
 from tests.lake.windows import compact_window
 
 HOUR = timedelta(hours=1)
@@ -48,23 +46,6 @@ BESIDE = ("append", "delete", "upsert", "both", "compact", "expire")
 
 class DiedError(Exception):
     """A compactor that is gone in the middle of its work, and cleans nothing up."""
-
-
-@dataclass
-class Beside:
-    """Rewrites as Arrow does; after each group something else happens."""
-
-    happens: Callable[[], None]
-
-    def __call__(self, target: Target, spark: object) -> Beside:
-        return self
-
-    def rewritten(
-        self, target: Target, groups: Sequence[RewriteGroup], clustering: Clustering | None
-    ) -> Iterator[Rewritten]:
-        for done in ArrowRewriter().rewritten(target, groups, clustering):
-            yield done
-            self.happens()
 
 
 @dataclass
