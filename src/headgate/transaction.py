@@ -23,7 +23,7 @@ from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
 from headgate.core.candidates import Beginning, candidates
 from headgate.core.conflict import Rebasable, find_conflicts, next_step, resolve
 from headgate.core.isolation import Isolation
-from headgate.core.retry import Effort, RetryPolicy, contended_delay, read_ahead
+from headgate.core.retry import Effort, RetryPolicy, contended_delay, read_ahead, silence_seconds
 from headgate.core.settings import EARLY
 from headgate.envelope import Envelope
 from headgate.errors import (
@@ -428,17 +428,43 @@ class Transaction(NotedChanges):
         behind = max(losses, pressure.losses)
         delay = contended_delay(self._retry, behind, self._host.chance(), pressure.attempt_seconds)
         pressure.calm_at = max(pressure.calm_at, now + min(delay, LONGEST_SHARED_WAIT_SECONDS))
-        self._sleep(delay - LONGEST_SHARED_WAIT_SECONDS, until)
+        if delay > LONGEST_SHARED_WAIT_SECONDS:
+            self._wait(now + delay, until)
 
     def _let_others_pass(self, losses: int, until: float) -> None:
         """Waits as long as those who lost of late asked for, then reads what others did meanwhile.
 
         All writers of this process wait: whoever comes next would lose to the same others.
         """
-        self._sleep(self._log.pressure.calm_at - self._host.elapsed(), until)
-        ahead = read_ahead(losses, self._log.identity.divisor) if losses else 0
-        if ahead:
-            self._follow(self._log.catch_up(self._state, ahead))
+        quiet = self._wait(self._log.pressure.calm_at, until)
+        if losses and not quiet:
+            self._catch_up(read_ahead(losses, self._log.identity.divisor))
+
+    def _wait(self, end: float, until: float) -> bool:
+        """Waits for the others, until `end` at most. True if they have ended, as far as the log tells.
+
+        A look costs a request. To wait when the last one has gone would cost more, and an attempt that meets
+        another one costs several.
+        """
+        pressure = self._log.pressure
+        while (left := end - self._host.elapsed()) > 0:
+            silence = silence_seconds(
+                self._retry, pressure.losses, self._host.chance(), pressure.attempt_seconds
+            )
+            if left <= silence or self._host.elapsed() + silence >= until:
+                self._sleep(left, until)
+                break
+            self._sleep(silence, until)
+            if not self._catch_up(1):
+                pressure.calm_at = self._host.elapsed()
+                return True
+        return False
+
+    def _catch_up(self, at_once: int) -> bool:
+        """Reads what others have committed; False if that is nothing."""
+        progress = self._log.catch_up(self._state, at_once) if at_once else Progress(self._state, (), True)
+        self._follow(progress)
+        return bool(progress.records)
 
     def _sleep(self, seconds: float, until: float) -> None:
         """Sleeps, but not beyond `until`."""

@@ -17,6 +17,7 @@ from headgate.testing.contracts import (
     ListSizesContract,
     ListTimesContract,
     PutIfAbsentContract,
+    ReadPartsContract,
     RenameNoReplaceContract,
     StoreContract,
 )
@@ -31,7 +32,12 @@ class TestMemory(
 
 
 class TestLocal(
-    StoreContract, ListSizesContract, ListTimesContract, PutIfAbsentContract, RenameNoReplaceContract
+    StoreContract,
+    ListSizesContract,
+    ListTimesContract,
+    ReadPartsContract,
+    PutIfAbsentContract,
+    RenameNoReplaceContract,
 ):
     @pytest.fixture(params=[True, False], ids=["fsync", "no-fsync"])
     def store(self, request: pytest.FixtureRequest, tmp_path: Path) -> Store:
@@ -62,7 +68,9 @@ class TestWithoutAtomicOperations(StoreContract):
         assert not isinstance(store, PutIfAbsent | RenameNoReplace)
 
 
-class TestObstoreInMemory(StoreContract, ListSizesContract, ListTimesContract, PutIfAbsentContract):
+class TestObstoreInMemory(
+    StoreContract, ListSizesContract, ListTimesContract, ReadPartsContract, PutIfAbsentContract
+):
     """Our side of object storage, without a network."""
 
     @pytest.fixture
@@ -74,7 +82,7 @@ class TestObstoreInMemory(StoreContract, ListSizesContract, ListTimesContract, P
 
 
 @pytest.mark.slow
-class TestS3(StoreContract, ListSizesContract, ListTimesContract, PutIfAbsentContract):
+class TestS3(StoreContract, ListSizesContract, ListTimesContract, ReadPartsContract, PutIfAbsentContract):
     @pytest.fixture
     def store(self, s3_store: Store) -> Store:
         return s3_store

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.iceberg import arrow
+from headgate.errors import CorruptLakeError
+from headgate.iceberg import arrow, parquet_parts
 from headgate.lake import Lake
+from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.table import Table
 
@@ -33,6 +39,15 @@ def filled(numbers: list[int]) -> Table:
     return table
 
 
+@pytest.fixture(scope="module", params=["whole", "in parts"])
+def _fetched(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "in parts":
+            patch.setattr(parquet_parts, "WHOLE_BYTES", 0)
+        yield
+
+
+@pytest.mark.usefixtures("_fetched")
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=18), st.integers(0, 6), st.integers(-1, 6))
 def test_rows_are_those_that_live_and_are_selected(numbers: list[int], most: int, gone: int) -> None:
     table = filled(numbers)
@@ -64,13 +79,114 @@ def test_what_lies_between_selected_rows_is_not_decoded(monkeypatch: pytest.Monk
         "name 2",
         "name 14",
     ]
-    assert decoded == {*((group, "n") for group in range(5)), (0, "name"), (3, "name")}
+    # The bounds of the other groups tell that none of their rows is selected.
+    assert decoded == {(0, "n"), (3, "n"), (0, "name"), (3, "name")}
     decoded.clear()
     # Deletes alone are reason enough: a group of which nothing is left is not decoded.
     table.delete("n < 4")
     decoded.clear()
     assert table.read_arrow(columns=["n"])["n"].to_pylist() == [n for n in range(4, 20) if n != 13]
     assert decoded == {(group, "n") for group in range(1, 5)}
+
+
+def test_bounds_that_do_not_tell_are_not_believed() -> None:
+    """Nulls, NaN, columns that the file lacks, that were renamed, and that were widened since."""
+    table = Lake.init(MemoryStore()).create_table("db.t", "n INT, f DOUBLE, inside STRUCT<n: INT>")
+    numbers = [None, None, None, None, 1, 2, 3, None, 4, 5, 6, 7]
+    floats = [math.nan] * 4 + [1.0, math.nan, None, 3.0] + [8.0] * 4
+    inside = [None if n is None else {"n": n} for n in numbers]
+    kind = pa.struct([("n", pa.int32())])
+    columns = {"n": pa.array(numbers, pa.int32()), "f": floats, "inside": pa.array(inside, kind)}
+    table.append(pa.table(columns))
+    table.rename_column("n", "m")
+    table.widen_column("m", "BIGINT")
+    table.add_column("n", "STRING")
+
+    def found(where: str) -> list[Any]:
+        return table.read_arrow(where=where, columns=["m"])["m"].to_pylist()
+
+    assert found("m > 2") == [3, 4, 5, 6, 7]
+    assert found("m < 4294967296 AND m <> 1") == [2, 3, 4, 5, 6, 7]
+    assert found("m IS NULL") == [None] * 5
+    assert found("NOT (m > 2)") == [1, 2]
+    assert found("f > 7") == [*[None] * 4, 2, 4, 5, 6, 7]  # NaN is greater than all numbers
+    assert found("f = 3.0") == [None]
+    assert found("f IS NULL") == [3]
+    assert found("inside.n >= 3 AND inside.n < 5") == [3, 4]
+    assert found("n IS NULL AND m = 5") == [5]
+    assert found("n = 'x'") == []
+
+
+def test_of_a_long_file_only_what_is_asked_for_is_fetched(tmp_path: Path) -> None:
+    table = Lake.init(LocalStore(tmp_path)).create_table("db.t", "n INT, name STRING")
+    numbers = pa.array(range(40), pa.int32())
+    names = [random.Random(number).randbytes(10_000).hex() for number in range(40)]
+    table.append(pa.table({"n": numbers, "name": pa.array(names)}))
+    file = table.plan().files[0].file
+    read: list[int] = []
+
+    def noted(store: LocalStore, key: str, ranges: Sequence[range]) -> list[bytes] | None:
+        read.extend(map(len, ranges))
+        return fetched(store, key, ranges)
+
+    fetched = LocalStore.ranges
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet_parts, "WHOLE_BYTES", 0)
+        # The footer is longer: it is fetched when Arrow asks for it.
+        patch.setattr(parquet_parts, "TAIL_BYTES", 8)
+        patch.setattr(LocalStore, "ranges", noted)
+        assert table.read_arrow(where="n = 17").to_pylist() == [{"n": 17, "name": names[17]}]
+        assert 0 < sum(read) < file.size_bytes / 2
+        # Columns that lie side by side are fetched in one.
+        read.clear()
+        assert table.read_arrow().num_rows == 40
+        assert len(read) <= 10 + 3
+
+
+@pytest.mark.parametrize("lost", ["before", "meanwhile"])
+def test_a_long_file_that_vanishes_is_missing_as_a_short_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    lake = Lake.init(LocalStore(tmp_path))
+    table = lake.create_table("db.t", "n INT")
+    table.append(pa.table({"n": pa.array(range(40), pa.int32())}))
+    file = table.plan().files[0].file
+    path = Path(file.path.removeprefix("file://"))
+    tail = LocalStore.tail
+
+    def tail_and_remove(store: LocalStore, key: str, length_bytes: int) -> Any:
+        found = tail(store, key, length_bytes)
+        path.unlink()
+        return found
+
+    monkeypatch.setattr(parquet_parts, "WHOLE_BYTES", 0)
+    if lost == "before":
+        path.unlink()
+    else:
+        monkeypatch.setattr(LocalStore, "tail", tail_and_remove)
+    with pytest.raises(CorruptLakeError, match=r"\.parquet is named by the lake, but is not there"):
+        table.read_arrow()
+
+
+@pytest.mark.parametrize("kept", [0, 3, 100, 300])
+def test_a_long_file_that_was_cut_is_corrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    table = Lake.init(LocalStore(tmp_path)).create_table("db.t", "n INT")
+    table.append(pa.table({"n": pa.array(range(40), pa.int32())}))
+    file = table.plan().files[0].file
+    path = Path(file.path.removeprefix("file://"))
+    path.write_bytes(path.read_bytes()[:kept])
+    monkeypatch.setattr(parquet_parts, "WHOLE_BYTES", 0)
+    with pytest.raises(CorruptLakeError, match="cannot be read"):
+        table.read_arrow()
+
+
+def test_rows_without_columns_are_still_counted() -> None:
+    table = filled(list(range(9)))
+    table.append(pa.table({"place": pa.array([1], pa.int32())}))
+    assert table.read_arrow(columns=[]).num_rows == 10
+    assert table.read_arrow(columns=[], where="n > 3").num_rows == 5
 
 
 def test_files_are_told_apart_by_field_ids_alone() -> None:

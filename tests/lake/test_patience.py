@@ -102,6 +102,47 @@ def test_losing_again_and_again_ends_when_the_time_is_over(strategy: str, second
     assert "a" not in other.properties
 
 
+class ListeningHost(PatientHost):
+    """Draws long waits, and tells when somebody sleeps."""
+
+    def __init__(self, on_sleep: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
+        self._on_sleep = on_sleep
+
+    def chance(self) -> float:
+        return 0.99
+
+    def sleep(self, seconds: float) -> None:
+        super().sleep(seconds)
+        self._on_sleep()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("going_on", [False, True], ids=["others are gone", "others go on"])
+def test_a_wait_ends_when_the_others_have_gone(strategy: str, going_on: bool) -> None:
+    store = MemoryStore()
+    other = hg.Lake.init(store, strategy=strategy)
+    numbers = count()
+    losses = 12
+    waits: list[int] = []  # how often somebody had slept when we were overtaken
+
+    def commit() -> None:
+        other.set_properties({f"other-{next(numbers)}": "1"})
+
+    def overtake() -> None:
+        if len(waits) < losses:
+            waits.append(len(host.slept))
+            commit()
+
+    host = ListeningHost(commit if going_on else lambda: None)
+    lake = hg.Lake.open(always_late(store, overtake), retry=patience(60), host=host)
+    assert lake.set_properties({"a": "1"}).attempts == losses + 1
+    last = sum(host.slept[waits[-1] :])
+    longest = RetryPolicy().cap.total_seconds()
+    # The wait that was drawn is nearly the longest one; without anybody to wait for, it ends at once.
+    assert (0.9 * longest < last <= longest) if going_on else (0 < last < 0.05 * longest)
+
+
 class Rival:
     """Somebody with a higher ballot, announced before each scan, or each one after our proposal."""
 

@@ -30,6 +30,7 @@ from headgate.spark.hadoop_errors import ERRORS, storage_error
 from headgate.storage.capabilities import PutIfAbsent, ReadTail, RenameNoReplace, Store
 from headgate.testing.contracts import (
     ListTimesContract,
+    ReadPartsContract,
     RenameNoReplaceContract,
     StoreContract,
     StrategyContract,
@@ -44,7 +45,7 @@ def store(session: SparkSession, tmp_path: Path) -> HadoopStore:
     return HadoopStore(session, f"file://{tmp_path}/made by the store")
 
 
-class TestContract(StoreContract, ListTimesContract, RenameNoReplaceContract):
+class TestContract(StoreContract, ListTimesContract, ReadPartsContract, RenameNoReplaceContract):
     racers: ClassVar[int] = 4
 
     @pytest.fixture

@@ -7,6 +7,7 @@ the service asks for; so nothing multiplies.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -21,6 +22,7 @@ from headgate.storage.capabilities import (
     ListSizes,
     ListTimes,
     Page,
+    ReadRanges,
     ReadTail,
     SizedPage,
     Store,
@@ -119,6 +121,16 @@ class Driver:
         tail = self.store.tail(key, length_bytes)
         self.meter.note("get", read=0 if tail is None else len(tail.data))
         return tail
+
+    def ranges(self, key: str, ranges: Sequence[range]) -> list[bytes] | None:
+        """Parts of an object that nobody replaces, or None if it is not there."""
+        if not isinstance(self.store, ReadRanges):
+            data = self.get(key)
+            return None if data is None else [data[part.start : part.stop] for part in ranges]
+        parts = self.store.ranges(key, ranges)
+        for part in parts or [b""]:
+            self.meter.note("get", read=len(part))
+        return parts
 
     def put(self, key: str, data: bytes) -> None:
         """Writes the object."""

@@ -95,6 +95,15 @@ def contended_delay(policy: RetryPolicy, losses: int, chance: float, attempt_sec
     return max(delay_seconds(policy, losses, chance), min(policy.cap.total_seconds(), in_attempts))
 
 
+def silence_seconds(policy: RetryPolicy, losses: int, chance: float, attempt_seconds: float) -> float:
+    """How long nobody must have committed, so that one who waits may take the others for gone.
+
+    Longer than an attempt takes, and by chance, the more so the more there were to lose to: those who wait in
+    several processes hear the same silence, and would all begin at once.
+    """
+    return max(attempt_seconds, policy.base.total_seconds()) * (1.0 + chance * max(1, losses))
+
+
 def read_ahead(losses: int, limit: int) -> int:
     """How many further records to ask for after the `losses`-th loss in a row.
 

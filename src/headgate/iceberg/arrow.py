@@ -392,5 +392,10 @@ def footer_of(data: bytes) -> pq.FileMetaData:
 
 def concatenated(tables: Sequence[pa.Table], schema: Schema) -> pa.Table:
     """All rows, in a table of `schema`."""
-    wanted = schema_to_pyarrow(schema, include_field_ids=False)
-    return pa.concat_tables(tables) if tables else wanted.empty_table()
+    if not schema.fields:  # Arrow would lose how many they are
+        return pa.table({"x": pa.nulls(sum(table.num_rows for table in tables))}).select([])
+    return (
+        pa.concat_tables(tables)
+        if tables
+        else schema_to_pyarrow(schema, include_field_ids=False).empty_table()
+    )

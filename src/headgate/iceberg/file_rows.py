@@ -3,143 +3,162 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
-from pyroaring import BitMap64
+from pyiceberg.types import NestedField
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
-from headgate.host import Host
+from headgate.iceberg.arrow import concatenated
 from headgate.iceberg.bound import Bound, fields_of
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
+from headgate.iceberg.metrics import column_metrics
+from headgate.iceberg.parquet_parts import ParquetParts, open_parquet
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.positions import Positions, position_columns, positions_array
 from headgate.iceberg.projection import Projection, schema_of
+from headgate.iceberg.pruning import ColumnPruning
 from headgate.iceberg.row_filter import selected
 
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
 
-@dataclass(frozen=True, slots=True)
+_NO_COLUMNS = pa.table({})
+
+
 class FileReading:
-    """What is wanted of files: the columns of `schema`, of all rows or those that `only` selects."""
+    """What is wanted of files: the columns of `schema`, of all rows or those that `only` selects.
 
-    driver: Driver
-    loader: TableLoader
-    schema: Schema
-    only: Bound | None
-    _all: Projection = field(init=False)
-    _tested: Projection | None = field(init=False)
+    Row groups are read at once, by threads of the host: each by itself, so that of one without a wanted row
+    only the columns of the predicate are decoded, or none if its bounds tell.
+    """
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_all", Projection(self.schema))
-        tested = None if self.only is None else Projection(_columns_of(self.only))
-        object.__setattr__(self, "_tested", tested)
+    def __init__(self, driver: Driver, loader: TableLoader, schema: Schema, only: Bound | None) -> None:
+        self._driver, self._loader = driver, loader
+        self._wanted = Projection(schema)
+        self._test = None if only is None else _Test(only)
 
     def rows(self, planned: PlannedFile, dead: Positions) -> pa.Table:
         """The rows of a file without the deleted ones."""
-        return self._chosen(planned, dead)[0]
+        return concatenated([found.rows for found in self._found(planned, dead)], self._wanted.schema)
 
     def located(self, planned: PlannedFile, dead: Positions) -> pa.Table:
         """The same, and of each row where it is."""
-        rows, wanted = self._chosen(planned, dead)
-        count = rows.num_rows if wanted is None else len(wanted)
-        numbers = np.arange(count) if wanted is None else np.flatnonzero(wanted)
-        return located(rows, self.schema, planned.file.path, pa.array(numbers, pa.int64()))
+        schema, path = self._wanted.schema, planned.file.path
+        found = self._found(planned, dead)
+        return pa.concat_tables([located(one.rows, schema, path, pa.array(one.positions)) for one in found])
 
-    def _chosen(self, planned: PlannedFile, dead: Positions) -> tuple[pa.Table, Mask | None]:
-        """The rows, and of each of the file whether it is one of them; None if all are."""
-        file = _OpenFile(planned.file, self._fetched(planned.file), self.driver.host)
-        wanted = self._wanted(file, dead.in_file(planned.file.path))
-        return file.rows(self._all, wanted), wanted
-
-    def _wanted(self, file: _OpenFile, dead: BitMap64) -> Mask | None:
-        if self.only is None and not dead:
-            return None
-        if self.only is None or self._tested is None:
-            wanted = np.ones(file.num_rows, dtype=np.bool_)
-        else:
-            # Before all other columns: of these, what lies between selected rows need not be decoded.
-            tested = file.rows(self._tested, None)
-            wanted = selected(tested, self.only).to_numpy(zero_copy_only=False).copy()
-        gone = positions_array(dead).to_numpy()
-        wanted[gone[gone < len(wanted)]] = False
-        return wanted
-
-    def _fetched(self, file: DataFile) -> bytes:
-        data = self.driver.get(self.loader.key(file.path))
-        if data is None:
-            raise self.loader.missing(self.loader.key(file.path))
-        return data
+    def _found(self, planned: PlannedFile, dead: Positions) -> list[_Found]:
+        """The rows by row groups: of each that has some, or of one if none has."""
+        file, host = planned.file, self._driver.host
+        key = self._loader.key(file.path)
+        gone = positions_array(dead.in_file(file.path)).to_numpy()
+        try:
+            opened = _OpenFile(
+                file, open_parquet(self._driver, key, file.size_bytes), self._wanted, self._test
+            )
+            tasks = [partial(opened.found, group, gone) for group in opened.groups()]
+            return [one for one in host.together(tasks) if one is not None] or [opened.nothing()]
+        except FileNotFoundError as error:
+            raise self._loader.missing(key) from error
+        except (pa.ArrowInvalid, OSError) as error:
+            raise CorruptLakeError(f"{file.path} cannot be read: {error}") from error
 
 
-Mask = npt.NDArray[np.bool_]
+class _Test:
+    """A predicate, and the columns that it looks at."""
+
+    def __init__(self, only: Bound) -> None:
+        self.only = only
+        self.columns = Projection(
+            Schema(*{field.column.field_id: field.column for field in fields_of(only)}.values())
+        )
+        self._pruning = ColumnPruning(only)
+
+    def could_match(self, file: DataFile) -> bool:
+        return self._pruning.could_match(file)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Rows of a row group, and their positions in the file."""
+
+    rows: pa.Table
+    positions: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    number: int
+    positions: range
 
 
 class _OpenFile:
-    """A data file in memory. What it has in a shape that Arrow cannot read is an error of the lake.
+    def __init__(self, file: DataFile, parquet: ParquetParts, wanted: Projection, test: _Test | None) -> None:
+        self._file, self._parquet, self._wanted, self._test = file, parquet, wanted, test
+        self._schema = schema_of(parquet.schema)
 
-    Files, and row groups of one, are read at once by threads of the host. By none of Arrow's: one that lets
-    go of Python's bytes while the process ends would abort it.
-    """
+    def groups(self) -> Iterator[_Group]:
+        """The row groups in which rows could be wanted."""
+        footer, start = self._parquet.footer, 0
+        for number in range(footer.num_row_groups):
+            group = _Group(number, range(start, start + footer.row_group(number).num_rows))
+            # A file is planned because of its bounds, and those of its only group are the same.
+            if self._test is None or footer.num_row_groups == 1 or self._could_match(group, self._test):
+                yield group
+            start = group.positions.stop
 
-    def __init__(self, file: DataFile, data: bytes, host: Host) -> None:
-        self._file, self._data, self._host = file, data, host
-        try:
-            self._parquet = pq.ParquetFile(pa.BufferReader(data), pre_buffer=False)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise self._unreadable(error) from error
-        self.num_rows = int(self._parquet.metadata.num_rows)
+    def _could_match(self, group: _Group, test: _Test) -> bool:
+        tested = self._columns(test.columns.schema)
+        metrics = column_metrics(self._parquet.footer, Schema(*tested), {}, group.number)
+        return test.could_match(replace(self._file, record_count=len(group.positions), metrics=metrics))
 
-    def rows(self, projection: Projection, wanted: Mask | None) -> pa.Table:
-        """The wanted rows as a schema has them: columns are found by field id, as Iceberg wants it."""
-        schema = projection.schema
-        if wanted is None:
-            table = self._read(range(self._parquet.num_row_groups), schema)
-        else:
-            groups = {number: part for number, part in self._by_group(wanted) if part.any()}
-            masks = [*groups.values(), np.zeros(0, dtype=np.bool_)]
-            table = self._read(list(groups), schema).filter(pa.array(np.concatenate(masks)))
-        return projection.of(table, self._file.path) if schema.fields else table.select([])
+    def found(self, group: _Group, gone: Numbers) -> _Found | None:
+        """The wanted rows of a group without those whose positions are `gone`; None if there are none."""
+        tested, mask = _NO_COLUMNS, np.ones(len(group.positions), dtype=np.bool_)
+        if self._test is not None:
+            tested = self._read(group, self._test.columns.schema)
+            rows = self._test.columns.of(tested, self._file.path)
+            mask = selected(rows, self._test.only).to_numpy(zero_copy_only=False).copy()
+        first, last = np.searchsorted(gone, (group.positions.start, group.positions.stop))
+        mask[gone[first:last] - group.positions.start] = False
+        if not mask.any():
+            return None
+        rows = self._read(group, self._wanted.schema, tested)
+        if not mask.all():
+            rows = rows.filter(pa.array(mask))
+        return _Found(self._projected(rows), np.flatnonzero(mask) + group.positions.start)
 
-    def _by_group(self, wanted: Mask) -> Iterator[tuple[int, Mask]]:
-        """The row groups by their numbers, each with its part of the mask."""
-        start = 0
-        for number in range(self._parquet.num_row_groups):
-            end = start + self._parquet.metadata.row_group(number).num_rows
-            yield number, wanted[start:end]
-            start = end
+    def nothing(self) -> _Found:
+        return _Found(self._projected(self._parquet.schema.empty_table()), np.zeros(0, dtype=np.int64))
 
-    def _read(self, groups: Any, schema: Schema) -> pa.Table:
+    def _projected(self, rows: pa.Table) -> pa.Table:
+        """The rows as the wanted schema has them: columns are found by field id, as Iceberg wants it."""
+        return self._wanted.of(rows, self._file.path) if self._wanted.schema.fields else rows.select([])
+
+    def _read(self, group: _Group, schema: Schema, known: pa.Table = _NO_COLUMNS) -> pa.Table:
+        """The columns of the file that `schema` has; those that are known already are not read again."""
+        names = [field.name for field in self._columns(schema)]
+        at_hand = known.select([name for name in names if name in known.column_names])
+        missing = [name for name in names if name not in at_hand.column_names]
+        if at_hand.column_names and not missing:
+            return at_hand
+        # Without any column the number of rows would be lost: those that were added later are null in each.
+        rows = self._parquet.read(group.number, missing or self._parquet.schema.names[:1])
+        for field, column in zip(at_hand.schema, at_hand.columns, strict=True):
+            rows = rows.append_column(field, column)
+        return rows
+
+    def _columns(self, schema: Schema) -> list[NestedField]:
         ids = {field.field_id for field in schema.fields}
-        try:
-            known = schema_of(self._parquet.schema_arrow).fields
-            names = [field.name for field in known if field.field_id in ids]
-            # Without any column the number of rows would be lost: those that were added later are null in
-            # each.
-            columns = names or self._parquet.schema_arrow.names[:1]
-            wanted = list(groups)
-            if len(wanted) <= 1:
-                return self._parquet.read_row_groups(wanted, columns=columns, use_threads=False)
-            return pa.concat_tables(
-                self._host.together([partial(self._read_group, group, columns) for group in wanted])
-            )
-        except (pa.ArrowInvalid, OSError) as error:
-            raise self._unreadable(error) from error
-
-    def _read_group(self, group: int, columns: list[str]) -> pa.Table:
-        # With a reader of its own: one is not made for several threads.
-        own = pq.ParquetFile(pa.BufferReader(self._data), metadata=self._parquet.metadata, pre_buffer=False)
-        return own.read_row_groups([group], columns=columns, use_threads=False)
-
-    def _unreadable(self, error: Exception) -> CorruptLakeError:
-        return CorruptLakeError(f"{self._file.path} cannot be read: {error}")
+        return [field for field in self._schema.fields if field.field_id in ids]
 
 
 def located(rows: pa.Table, schema: Schema, path: str, positions: Any) -> pa.Table:
@@ -147,7 +166,3 @@ def located(rows: pa.Table, schema: Schema, path: str, positions: Any) -> pa.Tab
     file_name, position_name = position_columns(schema)
     paths = pa.repeat(pa.scalar(path, pa.string()), len(positions))
     return rows.append_column(file_name, paths).append_column(position_name, positions)
-
-
-def _columns_of(only: Bound) -> Schema:
-    return Schema(*{field.column.field_id: field.column for field in fields_of(only)}.values())

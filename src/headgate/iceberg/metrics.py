@@ -32,19 +32,21 @@ _BOUNDED = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 _PROPERTY = "write.metadata.metrics"
 
 
-def column_metrics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> ColumnMetrics:
-    """The metrics of a file with the columns of `schema`; how much of them is said by `properties`.
+def column_metrics(
+    footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str], group: int | None = None
+) -> ColumnMetrics:
+    """The metrics of a file with the columns of `schema`, or of one row group of it.
 
-    A count or a bound is there only if every row group has it: bounds hold for all values that are neither
-    null nor NaN.
+    How much of them is said by `properties`. A count or a bound is there only if every row group has it:
+    bounds hold for all values that are neither null nor NaN.
     """
     plan = statistics_plan(schema, properties)
     ids = parquet_path_to_id_mapping(schema)
     columns: dict[int, _Column] = {}
-    for number in range(footer.num_row_groups):
-        group = footer.row_group(number)
-        for position in range(group.num_columns):
-            chunk = group.column(position)
+    for number in range(footer.num_row_groups) if group is None else (group,):
+        chunks = footer.row_group(number)
+        for position in range(chunks.num_columns):
+            chunk = chunks.column(position)
             field_id = ids.get(chunk.path_in_schema)
             if field_id is None:
                 continue  # a column beside those of the table, as compacted files have

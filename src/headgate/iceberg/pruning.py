@@ -12,7 +12,6 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from pyiceberg import expressions
@@ -108,13 +107,13 @@ class Pruning:
         self._bound = bound
         self._schema = schema
         self._specs = specs
-        self._columns = _column_schema(bound)
+        self._columns = ColumnPruning(bound)
         self._by_spec: dict[int, _SpecPruning] = {}
 
     def of_spec(self, spec_id: int) -> _SpecPruning:
         known = self._by_spec.get(spec_id)
         if known is None:
-            spec = _Spec(self._specs[spec_id], self._schema, self._columns)
+            spec = _Spec(self._specs[spec_id], self._schema, self._columns.schema)
             known = self._by_spec[spec_id] = _SpecPruning(self._bound, spec)
         return known
 
@@ -134,20 +133,31 @@ class Pruning:
 
     def _metrics(self, file: DataFile, strict: bool) -> bool:
         residual = self.of_spec(file.spec_id).residual(file.partition)
-        if isinstance(residual, Always):
-            return residual.value
-        return _fold(residual, lambda atom: self._asked(atom).answer(file, strict))
+        return self._columns.answer(residual, file, strict)
+
+
+class ColumnPruning:
+    """One predicate, and the counts and bounds of columns that it is asked about. Safe to share."""
+
+    def __init__(self, bound: Bound) -> None:
+        self._bound = bound
+        self.schema = _column_schema(bound)
+        self._known: dict[int, _ColumnAtom] = {}
+
+    def could_match(self, file: DataFile) -> bool:
+        """False only if no row of the file matches. Its partition is not looked at."""
+        return self.answer(self._bound, file, strict=False)
+
+    def answer(self, bound: Bound, file: DataFile, strict: bool) -> bool:
+        """The answer for what is left of the predicate: whether all rows match, or one could."""
+        return _fold(bound, lambda atom: self._asked(atom).answer(file, strict))
 
     def _asked(self, atom: Atom) -> _ColumnAtom:
         # By identity: the hash of an atom goes through the models of its column, for every file anew.
         known = self._known.get(id(atom))
         if known is None:
-            known = self._known[id(atom)] = _ColumnAtom(atom, self._columns)
+            known = self._known[id(atom)] = _ColumnAtom(atom, self.schema)
         return known
-
-    @cached_property
-    def _known(self) -> dict[int, _ColumnAtom]:
-        return {}
 
 
 class _ColumnAtom:

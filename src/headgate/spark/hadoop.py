@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -34,6 +34,8 @@ from headgate.spark.session import running_session, session
 from headgate.storage.capabilities import Page, Store, Stored, Tail, TimedPage
 from headgate.storage.keys import checked_key, checked_prefix
 from headgate.storage.walking import EMPTY, Entries, keys_below
+
+T = TypeVar("T")
 
 _PARTIAL_START, _PARTIAL_END = ".headgate-", ".partial"
 
@@ -102,11 +104,25 @@ class HadoopStore:
         return self._url
 
     def get(self, key: str) -> bytes | None:
-        return self._read(key, None)[0]
+        return self._read_from(key, lambda _, stream: bytes(stream.readAllBytes()))
 
     def tail(self, key: str, length_bytes: int) -> Tail | None:
-        data, size = self._read(key, length_bytes)
-        return None if data is None else Tail(data, size)
+        def end(path: Any, stream: Any) -> Tail:
+            size = self._files.getFileStatus(path).getLen()
+            stream.seek(max(0, size - length_bytes))
+            return Tail(bytes(stream.readAllBytes()), size)
+
+        return self._read_from(key, end)
+
+    def ranges(self, key: str, ranges: Sequence[range]) -> list[bytes] | None:
+        def parts(_: Any, stream: Any) -> list[bytes]:
+            found = []
+            for part in ranges:
+                stream.seek(part.start)
+                found.append(bytes(stream.readNBytes(len(part))))
+            return found
+
+        return self._read_from(key, parts)
 
     def put(self, key: str, data: bytes) -> None:
         target = self._path(key)
@@ -206,23 +222,20 @@ class HadoopStore:
                 "start processes by spawn: multiprocessing.get_context('spawn')",
             )
 
-    def _read(self, key: str, length_bytes: int | None) -> tuple[bytes | None, int]:
-        """The object from its start, or its end of so many bytes; and its whole size if that was asked."""
+    def _read_from(self, key: str, read: Callable[[Any, Any], T]) -> T | None:
+        """What `read` makes of the path and the open stream; None if nothing is there."""
         path = self._path(key)
         with translated(f"cannot read {self._url}/{key}"):
             try:
-                size = 0 if length_bytes is None else self._files.getFileStatus(path).getLen()
                 stream = self._files.open(path)
+                try:
+                    return read(path, stream)
+                finally:
+                    stream.close()
             except Py4JJavaError as error:
                 if leads_nowhere(error):
-                    return None, 0
+                    return None
                 raise
-            try:
-                if length_bytes is not None and size > length_bytes:
-                    stream.seek(size - length_bytes)
-                return bytes(stream.readAllBytes()), size
-            finally:
-                stream.close()
 
     def _write(self, path: Any, data: bytes) -> None:
         """Writes a new file, completely and synced."""

@@ -3,8 +3,8 @@
 A store is asked for a promise with `isinstance`. Every store gives the three that any storage can give:
 reading, writing and listing. `PutIfAbsent` and `RenameNoReplace` are extra, and decide which commit
 strategies a lake can use. `HoldObject` is for places that can be replaced under our feet, `ReachElsewhere`
-for those that other processes reach; `ReadTail`, `ListSizes` and `KnowsItsPlace` save requests; `ListTimes`
-and `ShowLeftovers` are for clearing up.
+for those that other processes reach; `ReadTail`, `ReadRanges`, `ListSizes` and `KnowsItsPlace` save requests
+or bytes; `ListTimes` and `ShowLeftovers` are for clearing up.
 
 Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
 `StorageRefusedError` when certainly nothing changed, `NoAnswerError` when that cannot be known.
@@ -128,6 +128,16 @@ class RenameNoReplace(Protocol):
 class ReadTail(Protocol):
     def tail(self, key: str, length_bytes: int) -> Tail | None:
         """The last `length_bytes` of the object (all of a shorter one), or None if there is none."""
+        ...
+
+
+@runtime_checkable
+class ReadRanges(Protocol):
+    def ranges(self, key: str, ranges: Sequence[range]) -> list[bytes] | None:
+        """Those bytes of the object, or None if there is none. All of them lie inside of it.
+
+        For objects that nobody replaces: each range may be read at its own moment.
+        """
         ...
 
 

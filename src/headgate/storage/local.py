@@ -18,11 +18,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO, TypeVar
 
 from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
 from headgate.storage.capabilities import Page, SizedPage, Stored, Tail, TimedPage
 from headgate.storage.keys import checked_key, checked_prefix
 from headgate.storage.walking import EMPTY, Entries, keys_below
+
+T = TypeVar("T")
 
 _PARTIAL_START, _PARTIAL_END = ".headgate-", ".partial"
 
@@ -186,14 +189,30 @@ class LocalStore:
             raise storage_error(doing, error) from error
 
     def tail(self, key: str, length_bytes: int) -> Tail | None:
+        def end(file: BinaryIO) -> Tail:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - length_bytes))
+            return Tail(file.read(), size)
+
+        return self._read_from(key, end)
+
+    def ranges(self, key: str, ranges: Sequence[range]) -> list[bytes] | None:
+        def parts(file: BinaryIO) -> list[bytes]:
+            found = []
+            for part in ranges:
+                file.seek(part.start)
+                found.append(file.read(len(part)))
+            return found
+
+        return self._read_from(key, parts)
+
+    def _read_from(self, key: str, read: Callable[[BinaryIO], T]) -> T | None:
         path = self._path(key)
         doing = f"cannot read {path}"
         self._require_same_place(doing)
         try:
             with path.open("rb") as file, _the_visible_step(doing):
-                size = file.seek(0, os.SEEK_END)
-                file.seek(max(0, size - length_bytes))
-                return Tail(file.read(), size)
+                return read(file)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -201,6 +201,18 @@ class ObjectStore:
             try:
                 found = obstore.get(self._store, key, options={"range": {"suffix": length_bytes}})
                 return Tail(bytes(found.bytes()), found.meta["size"])
+            except _NOT_FOUND as error:
+                _refuse_missing_bucket(error)
+                return None
+
+    def ranges(self, key: str, ranges: Sequence[range]) -> list[bytes] | None:
+        checked_key(key)
+        starts, ends = [part.start for part in ranges], [part.stop for part in ranges]
+        with self._translated(f"cannot read {self._url}/{key}"):
+            try:
+                return [
+                    bytes(part) for part in obstore.get_ranges(self._store, key, starts=starts, ends=ends)
+                ]
             except _NOT_FOUND as error:
                 _refuse_missing_bucket(error)
                 return None

@@ -29,7 +29,16 @@ from headgate.commit.strategy import CommitStrategy
 from headgate.errors import InvalidInputError, StorageError
 from headgate.host import SYSTEM
 from headgate.model.identifiers import GENESIS, TxId, Version
-from headgate.storage.capabilities import ListSizes, ListTimes, PutIfAbsent, RenameNoReplace, Store
+from headgate.storage.capabilities import (
+    ListSizes,
+    ListTimes,
+    PutIfAbsent,
+    ReadRanges,
+    ReadTail,
+    RenameNoReplace,
+    Store,
+    Tail,
+)
 from headgate.storage.counting import counted
 from headgate.storage.faulty import Action, DuplicatedLate, Fault, faulty, lose_answer, lose_request
 from headgate.storage.listing import all_sizes, all_times
@@ -342,6 +351,30 @@ class ListTimesContract:
             assert before - self.clock_skew <= one.written_at <= SYSTEM.now() + self.clock_skew
         assert [one.key for one in store.list_times("a/", after="a/18").objects] == ["a/19"]
         assert all_times(store, "c/") == []
+
+
+class ReadPartsContract:
+    """For stores that give `ReadTail` and `ReadRanges`. Each test gets a `store` that is empty."""
+
+    def test_a_tail_is_the_end_of_the_object(self, store: Store) -> None:
+        assert isinstance(store, ReadTail)
+        data = bytes(range(256)) * 1000
+        store.put("some/key", data)
+        for length in (1, 8, 65_536, len(data), len(data) + 1):
+            assert store.tail("some/key", length) == Tail(data[-length:], len(data)), length
+        assert store.tail("missing", 8) is None
+        assert store.tail("some", 8) is None
+        assert_refused(partial(store.tail, "../outside", 8))
+
+    def test_ranges_are_those_bytes_in_the_order_that_was_asked_for(self, store: Store) -> None:
+        assert isinstance(store, ReadRanges)
+        data = bytes(number % 251 for number in range(3_000_000))
+        store.put("some/key", data)
+        wanted = [range(2_999_999, 3_000_000), range(10), range(5, 2_000_000), range(7, 8), range(len(data))]
+        assert store.ranges("some/key", wanted) == [data[part.start : part.stop] for part in wanted]
+        assert store.ranges("missing", wanted) is None
+        assert store.ranges("some", wanted) is None
+        assert_refused(partial(store.ranges, "../outside", wanted))
 
 
 class PutIfAbsentContract:
