@@ -23,7 +23,7 @@ from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
 from headgate.core.candidates import Beginning, candidates
 from headgate.core.conflict import Rebasable, find_conflicts, next_step, resolve
 from headgate.core.isolation import Isolation
-from headgate.core.retry import Effort, RetryPolicy, contended_delay, read_ahead, silence_seconds
+from headgate.core.retry import Effort, RetryPolicy
 from headgate.core.settings import EARLY
 from headgate.envelope import Envelope
 from headgate.errors import (
@@ -52,6 +52,7 @@ from headgate.refusals import (
 )
 from headgate.result import CommitResult
 from headgate.steward.steward import Steward
+from headgate.turns import Turns
 
 if TYPE_CHECKING:
     from headgate.iceberg.loader import TableLoader
@@ -60,8 +61,6 @@ if TYPE_CHECKING:
 
 
 NOTHING_SPENT = Effort()
-LONGEST_SHARED_WAIT_SECONDS = 1.0
-"""How long a writer that lost makes the other writers of its process wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,35 +245,16 @@ class Transaction(NotedChanges):
 
     def _commit(self, until: float) -> CommitResult:
         waiting = Waiting(self._retry, until)
+        turns = Turns(self._log, self._retry, self._catch_up, self._note_wait)
         losses = 0
         if self._offered is not None and not self._settle(self._offered, waiting):
             losses += 1
         while self._result is None:
             if losses:
-                self._give_way(losses, until)
-            self._try_in_turn(losses, waiting)
+                turns.give_way(losses, until)
+            turns.in_turn(losses, until, partial(self._try, losses, waiting))
             losses += 1
         return self.result
-
-    def _try_in_turn(self, losses: int, waiting: Waiting) -> None:
-        """One attempt, while the other threads of this process wait.
-
-        If the turn does not come in time, it is done without: nothing but time depends on turns.
-        """
-        turn = self._log.turn
-        left = max(0.0, waiting.until - self._host.elapsed())
-        try:
-            turn.acquire(timeout=min(left, threading.TIMEOUT_MAX))
-            self._let_others_pass(losses, waiting.until)
-            started = self._host.elapsed()
-            self._try(losses, waiting)
-            self._log.pressure.attempt_seconds = self._host.elapsed() - started
-        finally:
-            # Asked of the lock itself: a Ctrl-C can come between having taken the turn and knowing it.
-            try:  # noqa: SIM105 — a call of anything else before this one could be interrupted
-                turn.release()
-            except RuntimeError:
-                pass
 
     def _try(self, losses: int, waiting: Waiting) -> None:
         """One attempt at the next version. Sets the result if it is decided in our favour.
@@ -294,10 +274,8 @@ class Transaction(NotedChanges):
             self._offer(waiting)
         except ExpiredBaseError:
             # What it was prepared on is expired, so others have been faster: that counts as a loss.
-            newer = self._log.catch_up(self._state, 1)
-            if not newer.records:
+            if not self._catch_up(1):
                 raise
-            self._follow(newer)
 
     # --- offering a record ----------------------------------------------------------------------------
 
@@ -422,56 +400,14 @@ class Transaction(NotedChanges):
 
     # --- other writers ----------------------------------------------------------------------------------
 
-    def _give_way(self, losses: int, until: float) -> None:
-        """After a loss: all writers of this process let others pass; the rest of a long wait is its own."""
-        pressure, now = self._log.pressure, self._host.elapsed()
-        behind = max(losses, pressure.losses)
-        delay = contended_delay(self._retry, behind, self._host.chance(), pressure.attempt_seconds)
-        pressure.calm_at = max(pressure.calm_at, now + min(delay, LONGEST_SHARED_WAIT_SECONDS))
-        if delay > LONGEST_SHARED_WAIT_SECONDS:
-            self._wait(now + delay, until)
-
-    def _let_others_pass(self, losses: int, until: float) -> None:
-        """Waits as long as those who lost of late asked for, then reads what others did meanwhile.
-
-        All writers of this process wait: whoever comes next would lose to the same others.
-        """
-        quiet = self._wait(self._log.pressure.calm_at, until)
-        if losses and not quiet:
-            self._catch_up(read_ahead(losses, self._log.identity.divisor))
-
-    def _wait(self, end: float, until: float) -> bool:
-        """Waits for the others, until `end` at most. True if they have ended, as far as the log tells.
-
-        A look costs a request. To wait when the last one has gone would cost more, and an attempt that meets
-        another one costs several.
-        """
-        pressure = self._log.pressure
-        while (left := end - self._host.elapsed()) > 0:
-            silence = silence_seconds(
-                self._retry, pressure.losses, self._host.chance(), pressure.attempt_seconds
-            )
-            if left <= silence or self._host.elapsed() + silence >= until:
-                self._sleep(left, until)
-                break
-            self._sleep(silence, until)
-            if not self._catch_up(1):
-                pressure.calm_at = self._host.elapsed()
-                return True
-        return False
-
     def _catch_up(self, at_once: int) -> bool:
         """Reads what others have committed; False if that is nothing."""
-        progress = self._log.catch_up(self._state, at_once) if at_once else Progress(self._state, (), True)
+        progress = self._log.catch_up(self._state, at_once)
         self._follow(progress)
         return bool(progress.records)
 
-    def _sleep(self, seconds: float, until: float) -> None:
-        """Sleeps, but not beyond `until`."""
-        seconds = min(seconds, until - self._host.elapsed())
-        if seconds > 0:
-            self._host.sleep(seconds)
-            self._effort = self._effort.waited(seconds)
+    def _note_wait(self, seconds: float) -> None:
+        self._effort = self._effort.waited(seconds)
 
     def _follow(self, progress: Progress) -> None:
         self._state, self._unchecked = progress.state, (*self._unchecked, *progress.records)
@@ -487,10 +423,8 @@ class Transaction(NotedChanges):
             self._judge()
         except PendingConflictError:
             # What was pending at this version may have ended at a later one, which we have not read yet.
-            progress = self._log.catch_up(self._state, 1)
-            if not progress.records:
+            if not self._catch_up(1):
                 raise
-            self._follow(progress)
             self._judge()
 
     def _judge(self) -> None:
