@@ -74,10 +74,11 @@ def statistics_plan(schema: Schema, properties: Mapping[str, str]) -> dict[int, 
 
 def split_offsets(footer: pq.FileMetaData) -> tuple[int, ...]:
     """Where the row groups begin."""
-    return tuple(sorted(_start(footer.row_group(n).column(0)) for n in range(footer.num_row_groups)))
+    return tuple(sorted(chunk_start(footer.row_group(n).column(0)) for n in range(footer.num_row_groups)))
 
 
-def _start(chunk: Any) -> int:
+def chunk_start(chunk: Any) -> int:
+    """Where a column of a row group begins: with its dictionary, if it has one."""
     data, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
     return int(dictionary if chunk.has_dictionary_page and dictionary < data else data)
 

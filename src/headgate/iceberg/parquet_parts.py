@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headgate.commit.driver import Driver
+from headgate.iceberg.metrics import chunk_start
 
 WHOLE_BYTES = 8 * 1024 * 1024
 """Up to here a file is fetched at once: the requests for its parts would be dearer than its bytes."""
@@ -40,24 +41,21 @@ class ParquetParts:
 
     def __init__(self, source: _Source) -> None:
         self._source = source
-        file = pq.ParquetFile(source.opened([]), pre_buffer=False)
+        file = pq.ParquetFile(source.opened(), pre_buffer=False)
         self.footer: pq.FileMetaData = file.metadata
         self.schema: pa.Schema = file.schema_arrow
 
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
         """Columns, by their outermost names, of a row group."""
-        names = set(columns)
-        found = self.footer.row_group(group)
-        chunks = [found.column(number) for number in range(found.num_columns)]
-        wanted = [_place(chunk) for chunk in chunks if chunk.path_in_schema.partition(".")[0] in names]
         # With a reader of its own: one is not made for several threads.
-        own = pq.ParquetFile(self._source.opened(_joined(wanted)), metadata=self.footer, pre_buffer=False)
+        opened = self._source.opened(self.footer.row_group(group), columns)
+        own = pq.ParquetFile(opened, metadata=self.footer, pre_buffer=False)
         return own.read_row_groups([group], columns=list(columns), use_threads=False)
 
 
 class _Source(Protocol):
-    def opened(self, ranges: Sequence[range]) -> Any:
-        """A file of Arrow's that will be asked for these bytes, and hardly for others."""
+    def opened(self, group: pq.RowGroupMetaData | None = None, columns: Sequence[str] = ()) -> Any:
+        """A file of Arrow's that will be asked for these columns of a row group, or for its footer."""
         ...
 
 
@@ -65,7 +63,11 @@ class _Source(Protocol):
 class _Whole:
     data: bytes
 
-    def opened(self, ranges: Sequence[range]) -> Any:  # noqa: ARG002 — all of them are here
+    def opened(
+        self,
+        group: pq.RowGroupMetaData | None = None,  # noqa: ARG002 — all of it is here
+        columns: Sequence[str] = (),  # noqa: ARG002
+    ) -> Any:
         return pa.BufferReader(self.data)
 
 
@@ -74,11 +76,11 @@ class _Part:
     start: int
     data: bytes
 
-    def between(self, start: int, end: int) -> bytes | None:
+    def between(self, start: int, end: int) -> memoryview | None:
         """Those bytes of the file, if they are all here."""
         if start < self.start or end > self.start + len(self.data):
             return None
-        return self.data[start - self.start : end - self.start]
+        return memoryview(self.data)[start - self.start : end - self.start]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,9 @@ class _OnStorage:
     size_bytes: int
     tail: _Part
 
-    def opened(self, ranges: Sequence[range]) -> Any:
-        parts = map(_Part, (part.start for part in ranges), self.fetched(ranges) if ranges else [])
+    def opened(self, group: pq.RowGroupMetaData | None = None, columns: Sequence[str] = ()) -> Any:
+        places = [] if group is None else _joined(_places(group, columns))
+        parts = map(_Part, (place.start for place in places), self.fetched(places) if places else [])
         return pa.PythonFile(_File(self, [*parts, self.tail]), mode="r")
 
     def fetched(self, ranges: Sequence[range]) -> list[bytes]:
@@ -120,23 +123,24 @@ class _File(io.RawIOBase):
         self._at = start + offset
         return self._at
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1) -> Any:
         left = max(0, self._source.size_bytes - self._at)
-        end = self._at + (left if size < 0 else min(size, left))
-        data = next(
-            (found for part in self._parts if (found := part.between(self._at, end)) is not None), None
-        )
-        if data is None:
-            (data,) = self._source.fetched([range(self._at, end)])
+        start, end = self._at, self._at + (left if size < 0 else min(size, left))
         self._at = end
-        return data
+        for part in self._parts:
+            if (found := part.between(start, end)) is not None:
+                return found
+        return self._source.fetched([range(start, end)])[0]
 
 
-def _place(chunk: Any) -> range:
-    """The bytes of a column in a row group: its dictionary comes before its data, if it has one."""
-    data, dictionary = chunk.data_page_offset, chunk.dictionary_page_offset
-    start = dictionary if dictionary is not None and 0 < dictionary < data else data
-    return range(start, start + chunk.total_compressed_size)
+def _places(group: pq.RowGroupMetaData, columns: Sequence[str]) -> Iterator[range]:
+    """The bytes of columns, each with all that lies inside of it."""
+    for number in range(group.num_columns):
+        chunk = group.column(number)
+        # One with a dot in its own name is not found here, but by Arrow.
+        if chunk.path_in_schema.partition(".")[0] in columns:
+            start = chunk_start(chunk)
+            yield range(start, start + chunk.total_compressed_size)
 
 
 def _joined(places: Iterable[range]) -> list[range]:
