@@ -209,6 +209,14 @@ class SystemHost:
         return self._common
 
 
+def processors() -> int:
+    """How many processors this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
 def _unicode(name: str) -> str:
     # Names are bytes to the operating system; those that are not UTF-8 arrive as halves of surrogate pairs.
     return name.encode(errors="backslashreplace").decode()

@@ -7,7 +7,7 @@ the service asks for; so nothing multiplies.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -17,8 +17,9 @@ from headgate.commit.machine import Ask, Finish, Machine
 from headgate.commit.outcome import ContestedError
 from headgate.core.retry import RetryPolicy, delay_seconds
 from headgate.errors import InternalError
-from headgate.host import Host
+from headgate.host import Host, processors
 from headgate.storage.capabilities import (
+    IsNear,
     ListSizes,
     ListTimes,
     Page,
@@ -131,6 +132,22 @@ class Driver:
         for part in parts or [b""]:
             self.meter.note("get", read=len(part))
         return parts
+
+    def read_at_once(self, tasks: Sequence[Callable[[], R]]) -> list[R]:
+        """Runs tasks that read and decode, and returns their results in order, as `Host.together` does."""
+        near = isinstance(self.store, IsNear) and self.store.is_near()
+        at_most = processors() if near else len(tasks)
+        if len(tasks) <= at_most:
+            return self.host.together(tasks)
+        results: dict[int, R] = {}
+        left = iter(enumerate(tasks))
+
+        def work() -> None:
+            for number, task in left:  # each of them is given to one thread
+                results[number] = task()
+
+        self.host.together([work] * at_most)
+        return [results[number] for number in range(len(tasks))]
 
     def put(self, key: str, data: bytes) -> None:
         """Writes the object."""

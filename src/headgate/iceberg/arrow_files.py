@@ -96,7 +96,7 @@ def read_rows(
         if missing is not None and missing <= 0:
             break
         dead = _dead(driver, loader, group)
-        tables += driver.host.together([partial(reading.rows, file, dead) for file in group])
+        tables += driver.read_at_once([partial(reading.rows, file, dead) for file in group])
         missing = None if limit is None else limit - sum(table.num_rows for table in tables)
     rows = concatenated(tables, schema)
     return rows if limit is None else rows.slice(0, limit)
@@ -115,7 +115,7 @@ def read_located(
     """
     reading = FileReading(driver, loader, schema, only)
     dead = _dead(driver, loader, files)
-    tables = driver.host.together([partial(reading.located, file, dead) for file in files])
+    tables = driver.read_at_once([partial(reading.located, file, dead) for file in files])
     return pa.concat_tables(tables) if tables else located(concatenated([], schema), schema, "", _NOWHERE)
 
 

@@ -52,20 +52,22 @@ class FileReading:
     def located(self, planned: PlannedFile, dead: Positions) -> pa.Table:
         """The same, and of each row where it is."""
         schema, path = self._wanted.schema, planned.file.path
-        found = self._found(planned, dead)
-        return pa.concat_tables([located(one.rows, schema, path, pa.array(one.positions)) for one in found])
+        return pa.concat_tables(
+            [
+                located(found.rows, schema, path, pa.array(np.asarray(found.positions, dtype=np.int64)))
+                for found in self._found(planned, dead)
+            ]
+        )
 
     def _found(self, planned: PlannedFile, dead: Positions) -> list[_Found]:
         """The rows by row groups: of each that has some, or of one if none has."""
-        file, host = planned.file, self._driver.host
-        key = self._loader.key(file.path)
+        file, key = planned.file, self._loader.key(planned.file.path)
         gone = positions_array(dead.in_file(file.path)).to_numpy()
         try:
-            opened = _OpenFile(
-                file, open_parquet(self._driver, key, file.size_bytes), self._wanted, self._test
-            )
+            parquet = open_parquet(self._driver, key, file.size_bytes)
+            opened = _OpenFile(file, parquet, self._wanted, self._test)
             tasks = [partial(opened.found, group, gone) for group in opened.groups()]
-            return [one for one in host.together(tasks) if one is not None] or [opened.nothing()]
+            return [one for one in self._driver.read_at_once(tasks) if one is not None] or [opened.nothing()]
         except FileNotFoundError as error:
             raise self._loader.missing(key) from error
         except (pa.ArrowInvalid, OSError) as error:
@@ -91,7 +93,7 @@ class _Found:
     """Rows of a row group, and their positions in the file."""
 
     rows: pa.Table
-    positions: Numbers
+    positions: Numbers | range
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +124,29 @@ class _OpenFile:
 
     def found(self, group: _Group, gone: Numbers) -> _Found | None:
         """The wanted rows of a group without those whose positions are `gone`; None if there are none."""
-        tested, mask = _NO_COLUMNS, np.ones(len(group.positions), dtype=np.bool_)
-        if self._test is not None:
-            tested = self._read(group, self._test.columns.schema)
-            rows = self._test.columns.of(tested, self._file.path)
-            mask = selected(rows, self._test.only).to_numpy(zero_copy_only=False).copy()
+        tested, mask = self._tested(group)
         first, last = np.searchsorted(gone, (group.positions.start, group.positions.stop))
-        mask[gone[first:last] - group.positions.start] = False
-        if not mask.any():
+        if first < last:
+            mask = np.ones(len(group.positions), dtype=np.bool_) if mask is None else mask
+            mask[gone[first:last] - group.positions.start] = False
+        if mask is not None and not mask.any():
             return None
         rows = self._read(group, self._wanted.schema, tested)
-        if not mask.all():
-            rows = rows.filter(pa.array(mask))
-        return _Found(self._projected(rows), np.flatnonzero(mask) + group.positions.start)
+        if mask is None or mask.all():
+            return _Found(self._projected(rows), group.positions)
+        chosen = rows.filter(pa.array(mask))
+        return _Found(self._projected(chosen), np.flatnonzero(mask) + group.positions.start)
+
+    def _tested(self, group: _Group) -> tuple[pa.Table, Mask | None]:
+        """The columns of the predicate, and which rows it selects; None if there is no predicate."""
+        if self._test is None:
+            return _NO_COLUMNS, None
+        columns = self._read(group, self._test.columns.schema)
+        rows = self._test.columns.of(columns, self._file.path)
+        return columns, selected(rows, self._test.only).to_numpy(zero_copy_only=False).copy()
 
     def nothing(self) -> _Found:
-        return _Found(self._projected(self._parquet.schema.empty_table()), np.zeros(0, dtype=np.int64))
+        return _Found(self._projected(self._parquet.schema.empty_table()), range(0))
 
     def _projected(self, rows: pa.Table) -> pa.Table:
         """The rows as the wanted schema has them: columns are found by field id, as Iceberg wants it."""

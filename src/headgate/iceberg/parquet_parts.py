@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,19 +41,26 @@ class ParquetParts:
 
     def __init__(self, source: _Source) -> None:
         self._source = source
-        file = pq.ParquetFile(source.opened(), pre_buffer=False)
-        self.footer: pq.FileMetaData = file.metadata
-        self.schema: pa.Schema = file.schema_arrow
+        self._first = pq.ParquetFile(source.opened(), pre_buffer=False)
+        self.footer: pq.FileMetaData = self._first.metadata
+        self.schema: pa.Schema = self._first.schema_arrow
 
     def read(self, group: int, columns: Sequence[str]) -> pa.Table:
         """Columns, by their outermost names, of a row group."""
-        # With a reader of its own: one is not made for several threads.
+        return self._reader(group, columns).read_row_groups([group], list(columns), use_threads=False)
+
+    def _reader(self, group: int, columns: Sequence[str]) -> pq.ParquetFile:
+        if self._source.is_whole and self.footer.num_row_groups == 1:
+            return self._first
+        # One of its own: they are not made for several threads.
         opened = self._source.opened(self.footer.row_group(group), columns)
-        own = pq.ParquetFile(opened, metadata=self.footer, pre_buffer=False)
-        return own.read_row_groups([group], columns=list(columns), use_threads=False)
+        return pq.ParquetFile(opened, metadata=self.footer, pre_buffer=False)
 
 
 class _Source(Protocol):
+    is_whole: ClassVar[bool]
+    """Whether all of it is here."""
+
     def opened(self, group: pq.RowGroupMetaData | None = None, columns: Sequence[str] = ()) -> Any:
         """A file of Arrow's that will be asked for these columns of a row group, or for its footer."""
         ...
@@ -61,6 +68,7 @@ class _Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
+    is_whole: ClassVar[bool] = True
     data: bytes
 
     def opened(
@@ -85,6 +93,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class _OnStorage:
+    is_whole: ClassVar[bool] = False
     driver: Driver
     key: str
     size_bytes: int

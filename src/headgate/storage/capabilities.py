@@ -3,8 +3,8 @@
 A store is asked for a promise with `isinstance`. Every store gives the three that any storage can give:
 reading, writing and listing. `PutIfAbsent` and `RenameNoReplace` are extra, and decide which commit
 strategies a lake can use. `HoldObject` is for places that can be replaced under our feet, `ReachElsewhere`
-for those that other processes reach; `ReadTail`, `ReadRanges`, `ListSizes` and `KnowsItsPlace` save requests
-or bytes; `ListTimes` and `ShowLeftovers` are for clearing up.
+for those that other processes reach; `ReadTail`, `ReadRanges`, `ListSizes`, `KnowsItsPlace` and `IsNear`
+save requests, bytes or time; `ListTimes` and `ShowLeftovers` are for clearing up.
 
 Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
 `StorageRefusedError` when certainly nothing changed, `NoAnswerError` when that cannot be known.
@@ -137,6 +137,16 @@ class ReadRanges(Protocol):
         """Those bytes of the object, or None if there is none. All of them lie inside of it.
 
         For objects that nobody replaces: each range may be read at its own moment.
+        """
+        ...
+
+
+@runtime_checkable
+class IsNear(Protocol):
+    def is_near(self) -> bool:
+        """Whether reading takes no longer than using what was read, as on a disk of this machine.
+
+        Then more threads that read than there are processors only get in each other's way.
         """
         ...
 

@@ -169,6 +169,9 @@ class LocalStore:
         held = os.fstat(self._held.descriptor)
         return (str(self._root), self._fsync, held.st_dev, held.st_ino)
 
+    def is_near(self) -> bool:
+        return True
+
     def describe(self) -> str:
         return str(self._root)
 
