@@ -103,7 +103,7 @@ def test_bounds_that_do_not_tell_are_not_believed() -> None:
     table.add_column("n", "STRING")
 
     def found(where: str) -> list[Any]:
-        return table.read_arrow(where=where, columns=["m"])["m"].to_pylist()
+        return list(table.read_arrow(where=where, columns=["m"])["m"].to_pylist())
 
     assert found("m > 2") == [3, 4, 5, 6, 7]
     assert found("m < 4294967296 AND m <> 1") == [2, 3, 4, 5, 6, 7]

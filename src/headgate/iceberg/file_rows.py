@@ -105,7 +105,7 @@ class _Group:
 class _OpenFile:
     def __init__(self, file: DataFile, parquet: ParquetParts, wanted: Projection, test: _Test | None) -> None:
         self._file, self._parquet, self._wanted, self._test = file, parquet, wanted, test
-        self._schema = schema_of(parquet.schema)
+        self._fields = {field.name: field for field in schema_of(parquet.schema).fields}
 
     def groups(self) -> Iterator[_Group]:
         """The row groups in which rows could be wanted."""
@@ -142,7 +142,7 @@ class _OpenFile:
         if self._test is None:
             return _NO_COLUMNS, None
         columns = self._read(group, self._test.columns.schema)
-        rows = self._test.columns.of(columns, self._file.path)
+        rows = self._as_in(self._test.columns, columns)
         return columns, selected(rows, self._test.only).to_numpy(zero_copy_only=False).copy()
 
     def nothing(self) -> _Found:
@@ -150,7 +150,10 @@ class _OpenFile:
 
     def _projected(self, rows: pa.Table) -> pa.Table:
         """The rows as the wanted schema has them: columns are found by field id, as Iceberg wants it."""
-        return self._wanted.of(rows, self._file.path) if self._wanted.schema.fields else rows.select([])
+        return self._as_in(self._wanted, rows) if self._wanted.schema.fields else rows.select([])
+
+    def _as_in(self, projection: Projection, rows: pa.Table) -> pa.Table:
+        return projection.of(rows, [self._fields[name] for name in rows.column_names], self._file.path)
 
     def _read(self, group: _Group, schema: Schema, known: pa.Table = _NO_COLUMNS) -> pa.Table:
         """The columns of the file that `schema` has; those that are known already are not read again."""
@@ -167,7 +170,7 @@ class _OpenFile:
 
     def _columns(self, schema: Schema) -> list[NestedField]:
         ids = {field.field_id for field in schema.fields}
-        return [field for field in self._schema.fields if field.field_id in ids]
+        return [field for field in self._fields.values() if field.field_id in ids]
 
 
 def located(rows: pa.Table, schema: Schema, path: str, positions: Any) -> pa.Table:

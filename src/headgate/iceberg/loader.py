@@ -132,11 +132,11 @@ class TableLoader:
             partial(self._entries_of, manifest, None if wanted is None else wanted(manifest))
             for manifest in manifests
         ]
-        return self.driver.host.together(tasks)
+        return self.driver.read_at_once(tasks)
 
     def listed(self, manifests: Iterable[Manifest], metadata: TableMetadata) -> list[Listed]:
         """What each manifest of the table lists, for a merge: as it is in the file where that will do."""
-        return self.driver.host.together(
+        return self.driver.read_at_once(
             [partial(self._listed_in, manifest, metadata) for manifest in manifests]
         )
 

@@ -49,7 +49,7 @@ def moved(
     None if a file does not tell where its rows came from.
     """
     found = Positions()
-    for one in driver.host.together([partial(_moved_to, driver, loader, file, places) for file in files]):
+    for one in driver.read_at_once([partial(_moved_to, driver, loader, file, places) for file in files]):
         if one is None:
             return None
         found |= one

@@ -179,7 +179,7 @@ def read_positions(
     """
     distinct = {file.path: file for file in delete_files}.values()
     found: dict[str, BitMap64] = {}
-    for positions in driver.host.together([partial(loader.positions, file) for file in distinct]):
+    for positions in driver.read_at_once([partial(loader.positions, file) for file in distinct]):
         listed = positions.by_file
         for path in listed if paths is None else (path for path in paths if path in listed):
             found[path] = found[path] | listed[path] if path in found else listed[path]

@@ -6,6 +6,7 @@ fields of structs in nested lists by name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -37,21 +38,23 @@ class Projection:
         self.schema = schema
         self._arrow = schema_to_pyarrow(schema, include_field_ids=False)
 
-    def of(self, rows: pa.Table, place: str) -> pa.Table:
-        """`rows` with the columns of the schema: renamed, widened, reordered; what the file lacks is null."""
-        return _projected(rows, self.schema, self._arrow, place)
+    def of(self, rows: pa.Table, fields: Sequence[NestedField], place: str) -> pa.Table:
+        """`rows` with the columns of the schema: renamed, widened, reordered; what the file lacks is null.
+
+        `fields` are those of the columns that they have, as the file has them.
+        """
+        return _projected(rows, fields, self.schema, self._arrow, place)
 
 
 def projected(rows: pa.Table, schema: Schema, place: str) -> pa.Table:
     """The same for rows that come alone."""
-    return Projection(schema).of(rows, place)
+    return Projection(schema).of(rows, schema_of(rows.schema).fields, place)
 
 
-def _projected(rows: pa.Table, schema: Schema, wanted: pa.Schema, place: str) -> pa.Table:
-    present = {
-        field.field_id: (column, field)
-        for column, field in zip(rows.columns, schema_of(rows.schema).fields, strict=True)
-    }
+def _projected(
+    rows: pa.Table, fields: Sequence[NestedField], schema: Schema, wanted: pa.Schema, place: str
+) -> pa.Table:
+    present = {field.field_id: (column, field) for column, field in zip(rows.columns, fields, strict=True)}
     columns = []
     for field, arrow in zip(schema.fields, wanted, strict=True):
         if field.field_id not in present:
