@@ -28,7 +28,7 @@ from headgate.testing.s3 import S3Server, s3_server
 
 NAME = "appenders"
 WRITERS = {Size.TINY: (2,), Size.SHORT: (1, 4, 16, 32), Size.FULL: (1, 4, 16, 32)}
-APPENDS = {Size.TINY: 1, Size.SHORT: 2, Size.FULL: 5}
+APPENDS = {Size.TINY: 1, Size.SHORT: 5, Size.FULL: 5}
 ROUNDS = {Size.TINY: 1, Size.SHORT: 1, Size.FULL: 5}
 PROCESSES = 4
 HANDLES = HEADGATE.also("handles of their own", shared=False)

@@ -23,6 +23,8 @@ from benchmarks.workloads.section import Section
 NAME = "scans"
 ROWS = {Size.TINY: 2_000, Size.SHORT: 1_000_000, Size.FULL: 10_000_000}
 ROUNDS = {Size.TINY: 1, Size.SHORT: 5, Size.FULL: 5}
+READS = 3
+"""How often a round reads: what is promised is less than what two reads of one system differ by."""
 OURS = {IN_PROCESS: HEADGATE.name, SPARK: HEADGATE_SPARK.name}
 WRITE, SCAN, AGGREGATION = "write", "full scan", "aggregation"
 BY_DAY = "write, partitioned by day"
@@ -33,14 +35,17 @@ def measure(bench: Bench) -> Run:
     last = rows // 100
 
     def round_(round_number: int) -> list[Step]:
-        return [
+        writes = [
             Step("write", {"table": f"write_{round_number}"}, WRITE),
             Step("write_by_day", {"table": f"by_day_{round_number}"}, BY_DAY),
+        ]
+        reads = [
             Step("scan", {"table": "base"}, SCAN),
             Step("filtered", {"table": "base", "where": f"id < {last}"}, "filtered scan, 1 % by range"),
             Step("filtered", {"table": "base", "where": "kind < 10"}, "filtered scan, 1 % spread"),
             Step("aggregate", {"table": "base"}, AGGREGATION),
         ]
+        return [*writes, *reads * READS]
 
     spark = (*OF_SPARK, HEADGATE_SPARK_UNSYNCED, *LIMITS) if bench.on_spark else ()
     return bench.measured(
@@ -63,7 +68,7 @@ def part(run: Run) -> Part:
         text=f"""
 {run.parameters["rows"]:,} rows of 5 columns (long, int, double, string, timestamp) on a local disk; warm.
 Rows to be written are in memory: as Spark keeps them, or as Arrow. On Spark the full scan goes to the
-`noop` sink; without Spark it ends as an Arrow table. Headgate on Spark and plain Parquet share a session:
+`noop` sink; without Spark it ends as an Arrow table. A round writes once and reads {READS} times. Headgate on Spark and plain Parquet share a session:
 the promises are about differences that are smaller than those between two JVMs. Plain Parquet on the Sparks
 of the others shows what is owed to their release of Spark. By day: for information, Headgate brings the
 rows of a day together first and makes fewer files.
