@@ -10,7 +10,6 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from headgate.iceberg.arrow import (
     data_file,
-    encode_parquet,
     fitted,
     footer_of,
     partitioned,
@@ -18,6 +17,7 @@ from headgate.iceberg.arrow import (
 )
 from headgate.iceberg.avro import Listed, decode_listed, decode_manifest
 from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
+from headgate.iceberg.encoding import encode_parquet
 from headgate.iceberg.metadata import TableMetadata, new_table
 from headgate.iceberg.partitions import parse_partition_by
 from headgate.iceberg.snapshot import FileChange, Occasion, manifests_to_read, take_snapshot

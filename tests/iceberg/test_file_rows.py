@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import CorruptLakeError
-from headgate.iceberg import arrow, parquet_parts
+from headgate.iceberg import encoding, parquet_parts
 from headgate.lake import Lake
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
@@ -27,7 +27,7 @@ ROWS_IN_GROUP = 4
 @pytest.fixture(autouse=True, scope="module")
 def _small_groups() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrow, "ROW_GROUP_ROWS", ROWS_IN_GROUP)
+        patch.setattr(encoding, "ROW_GROUP_ROWS", ROWS_IN_GROUP)
         yield
 
 

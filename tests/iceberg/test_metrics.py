@@ -11,8 +11,9 @@ from pyiceberg.schema import Schema
 
 import headgate as hg
 from headgate.iceberg import rolling
-from headgate.iceberg.arrow import encode_parquet, footer_of
+from headgate.iceberg.arrow import footer_of
 from headgate.iceberg.ddl import parse_columns
+from headgate.iceberg.encoding import encode_parquet
 from headgate.iceberg.metrics import column_metrics
 from headgate.storage.memory import MemoryStore
 

@@ -15,8 +15,9 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 import headgate as hg
 from headgate.errors import CorruptLakeError, InvalidInputError
-from headgate.iceberg.arrow import encode_parquet, fitted, partitioned, schema_from_arrow
+from headgate.iceberg.arrow import fitted, partitioned, schema_from_arrow
 from headgate.iceberg.ddl import parse_columns
+from headgate.iceberg.encoding import encode_parquet
 from headgate.iceberg.partitions import parse_partition_by
 from headgate.iceberg.projection import projected
 from headgate.storage.memory import MemoryStore

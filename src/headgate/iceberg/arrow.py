@@ -39,10 +39,6 @@ from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.metrics import column_metrics, split_offsets
 from headgate.iceberg.partitions import path_to
 
-COMPRESSION = "zstd"
-ROW_GROUP_ROWS = 1024 * 1024
-"""Smaller groups would let a reader pass over more, but each begins with dictionaries: of 128 Ki rows with
-numbers that are all different, three times the time to write, and files that are half as long again."""
 MAX_PRECISION = 38
 UNSIGNED_LONG = pa.decimal128(20, 0)
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
@@ -320,15 +316,6 @@ def too_long(kind: str) -> InvalidInputError:
         f"a value of {kind} is too long for its type once it is truncated, so it has no partition",
         "widen the column, or partition by bucket",
     )
-
-
-def encode_parquet(data: pa.Table) -> bytes:
-    """The bytes of a Parquet file; field ids are those in the metadata of the Arrow schema."""
-    # Arrow's own buffers, here and for reading: a Python file can be let go by a thread of Arrow's while the
-    # process ends, which aborts it.
-    out = pa.BufferOutputStream()
-    pq.write_table(data, out, compression=COMPRESSION, row_group_size=ROW_GROUP_ROWS)
-    return bytes(out.getvalue())
 
 
 def data_file(

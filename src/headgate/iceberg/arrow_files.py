@@ -12,7 +12,6 @@ from headgate.commit.driver import Driver
 from headgate.iceberg.arrow import (
     concatenated,
     data_file,
-    encode_parquet,
     fitted,
     footer_of,
     nan_counts,
@@ -23,6 +22,7 @@ from headgate.iceberg.arrow import (
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.directories import new_file
+from headgate.iceberg.encoding import encode_parquet
 from headgate.iceberg.file_rows import FileReading, located
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.planning import PlannedFile

@@ -9,12 +9,13 @@ import pyarrow as pa
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
 from headgate.core.compaction.policy import ENOUGH_SHARE
-from headgate.iceberg.arrow import data_file, encode_parquet, footer_of, nan_counts, with_nan_counts
+from headgate.iceberg.arrow import data_file, footer_of, nan_counts, with_nan_counts
 from headgate.iceberg.arrow_files import read_located, read_rows
 from headgate.iceberg.clustering import clustered
 from headgate.iceberg.content import content_of, total
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import new_file
+from headgate.iceberg.encoding import encode_parquet
 from headgate.iceberg.origins import with_origins
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.rewriting import Clustering, Content, RewriteGroup, Rewritten

@@ -22,10 +22,11 @@ from pyroaring import BitMap64
 
 from headgate.core.lookup import free_name
 from headgate.errors import CorruptLakeError
-from headgate.iceberg.arrow import COMPRESSION, footer_of
+from headgate.iceberg.arrow import footer_of
 from headgate.iceberg.bound import partition_key
 from headgate.iceberg.data_file import ColumnMetrics, Content, DataFile
 from headgate.iceberg.directories import Role, new_file
+from headgate.iceberg.encoding import COMPRESSION
 
 if TYPE_CHECKING:
     from headgate.commit.driver import Driver

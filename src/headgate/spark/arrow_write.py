@@ -20,6 +20,7 @@ from headgate.host import SYSTEM
 from headgate.iceberg.arrow import data_file, fitted, partitioned, require_partition
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.directories import new_file
+from headgate.iceberg.encoding import parquet_writer
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.target import Target
 from headgate.spark.handing import handed_over, to_be_handed_over
@@ -124,7 +125,7 @@ class _Files:
     def _write_group(self, file: _Open) -> None:
         rows = pa.concat_tables(file.waiting)
         if file.writer is None:
-            file.writer = pq.ParquetWriter(file.out, rows.schema, compression=self._writing.codec)
+            file.writer = parquet_writer(file.out, rows, self._writing.codec)
         file.writer.write_table(rows)
         file.waiting, file.waiting_bytes = [], 0
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
@@ -22,6 +21,7 @@ from headgate.commit.driver import Driver
 from headgate.errors import InternalError
 from headgate.iceberg.arrow import fitted, partitioned
 from headgate.iceberg.data_file import DataFile, Partition
+from headgate.iceberg.encoding import encode_parquet
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.target import Target
 from headgate.spark.handing import handed_over, to_be_handed_over
@@ -67,9 +67,7 @@ class FileEncoding:
             yield self._file(parts)
 
     def _file(self, parts: list[pa.Table]) -> pa.RecordBatch:
-        out = pa.BufferOutputStream()
-        pq.write_table(pa.concat_tables(parts), out, compression=self.codec)
-        data = bytes(out.getvalue()).removesuffix(ENDING.encode())
+        data = encode_parquet(pa.concat_tables(parts), self.codec).removesuffix(ENDING.encode())
         return pa.RecordBatch.from_pydict({"file": pa.array([data], pa.binary())})
 
 

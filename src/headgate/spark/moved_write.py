@@ -28,6 +28,7 @@ from headgate.host import SYSTEM
 from headgate.iceberg.arrow import data_file, fitted
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import new_file
+from headgate.iceberg.encoding import parquet_writer
 from headgate.iceberg.footers import described_in
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.origins import ORIGIN_FILE, ORIGIN_FILE_ID, ORIGIN_POSITION, ORIGIN_POSITION_ID
@@ -282,7 +283,7 @@ class _Growing:
     def _encode(self) -> None:
         rows = pa.concat_tables(self.waiting)
         if self.writer is None:
-            self.writer = pq.ParquetWriter(self.out, rows.schema, compression=self.codec)
+            self.writer = parquet_writer(self.out, rows, self.codec)
         self.writer.write_table(rows)
         self.waiting, self.waiting_bytes = [], 0
 

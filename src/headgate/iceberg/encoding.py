@@ -1,0 +1,66 @@
+"""How rows become Parquet: codec, row groups, and which columns get dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+COMPRESSION = "zstd"
+ROW_GROUP_ROWS = 1024 * 1024
+"""Smaller groups would let a reader pass over more, but each begins with dictionaries of its own."""
+SAMPLED_ROWS = 64 * 1024
+MOST_DISTINCT = 0.5
+"""The share of different values in a sample from which on a dictionary does not pay: it would be about as
+long as the values themselves, and cost a second page to write and to read."""
+
+
+def encode_parquet(rows: pa.Table, codec: str = COMPRESSION) -> bytes:
+    """The bytes of a Parquet file; field ids are those in the metadata of the Arrow schema."""
+    # Arrow's own buffers, here and for reading: a Python file can be let go by a thread of Arrow's while the
+    # process ends, which aborts it.
+    out = pa.BufferOutputStream()
+    with parquet_writer(out, rows, codec) as writer:
+        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+    return bytes(out.getvalue())
+
+
+def parquet_writer(out: Any, first: pa.Table, codec: str = COMPRESSION) -> pq.ParquetWriter:
+    """A writer for rows of which `first` are the first, and tell what the others are like."""
+    return pq.ParquetWriter(out, first.schema, compression=codec, use_dictionary=dictionaries(first))
+
+
+def dictionaries(rows: pa.Table) -> list[str]:
+    """The columns, by their paths in the file, whose values repeat.
+
+    Arrow gives every column a dictionary, until it is a mebibyte long: up to 128 Ki keys or moments that are
+    all different are written there first, and then their numbers.
+    """
+    sample = rows.slice(0, SAMPLED_ROWS)
+    return [
+        path
+        for field, column in zip(sample.schema, sample.columns, strict=True)
+        if pa.types.is_nested(field.type) or _repeats(column)
+        for path in _leaves(field.name, field.type)
+    ]
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    return bool(pc.count_distinct(column, mode="all").as_py() <= MOST_DISTINCT * len(column))
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
+    """The paths of what lies inside of a column, as Parquet names them."""
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    elif pa.types.is_map(kind):
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_nested(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
