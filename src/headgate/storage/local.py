@@ -23,6 +23,7 @@ from typing import BinaryIO, TypeVar
 from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
 from headgate.storage.capabilities import Page, SizedPage, Stored, Tail, TimedPage
 from headgate.storage.keys import checked_key, checked_prefix
+from headgate.storage.mounts import is_on_this_machine
 from headgate.storage.walking import EMPTY, Entries, keys_below
 
 T = TypeVar("T")
@@ -136,6 +137,7 @@ class LocalStore:
         self._fsync = fsync
         self._held: _Held | None = None
         self._unsynced: set[str] = set()
+        self._near: bool | None = None
 
     def __getstate__(self) -> dict[str, object]:
         # Descriptors mean nothing in another process.
@@ -170,7 +172,9 @@ class LocalStore:
         return (str(self._root), self._fsync, held.st_dev, held.st_ino)
 
     def is_near(self) -> bool:
-        return True
+        if self._near is None:
+            self._near = is_on_this_machine(self._root)
+        return self._near
 
     def describe(self) -> str:
         return str(self._root)
