@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import uuid
 from typing import Any
 
 import pyarrow as pa
@@ -27,8 +28,12 @@ def numbered(kind: pa.DataType, different: int) -> Any:
     numbers = [n % different for n in range(COUNT)]
     if pa.types.is_string(kind):
         return pa.array([f"text {n}" for n in numbers])
-    if pa.types.is_binary(kind):
+    if kind == pa.binary():
         return pa.array([b"%d" % n for n in numbers])
+    if isinstance(kind, pa.UuidType):
+        return pa.array([uuid.UUID(int=n).bytes for n in numbers], kind)
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.array([b"%04d" % n for n in numbers], kind)
     if pa.types.is_decimal(kind):
         return pa.array([decimal.Decimal(n) for n in numbers], kind)
     return pa.array(numbers, pa.int64()).cast(pa.int32() if pa.types.is_date32(kind) else kind).cast(kind)
@@ -45,6 +50,9 @@ def numbered(kind: pa.DataType, different: int) -> Any:
         pa.timestamp("us", tz="UTC"),
         pa.string(),
         pa.binary(),
+        pa.binary(4),
+        pa.uuid(),
+        pa.time64("us"),
         pa.decimal128(20, 2),
     ],
     ids=str,

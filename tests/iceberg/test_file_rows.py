@@ -187,6 +187,8 @@ def test_rows_without_columns_are_still_counted() -> None:
     table.append(pa.table({"place": pa.array([1], pa.int32())}))
     assert table.read_arrow(columns=[]).num_rows == 10
     assert table.read_arrow(columns=[], where="n > 3").num_rows == 5
+    assert table.read_arrow(columns=[], where="true").num_rows == 10
+    assert table.read_arrow(where="true").num_rows == 10
 
 
 def test_files_are_told_apart_by_field_ids_alone() -> None:

@@ -111,7 +111,7 @@ def test_files_are_in_the_order_of_the_table_and_of_its_target_size() -> None:
     lake = made(sort_by=["id desc"], properties={"write.target-file-size-bytes": "20000"})
     table = lake.table(NAME)
     for number in range(19):
-        ids = [(number * 7919 + step * 104729) % 1_000_003 for step in range(600)]
+        ids = [(number * 7919 + step * 104729) % 1_000_003 for step in range(1200)]
         table.append(rows(*ids))
     before = content(lake)
     report = lake.compact()

@@ -49,6 +49,8 @@ def dictionaries(rows: pa.Table) -> list[str]:
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:
+    if isinstance(column.type, pa.BaseExtensionType):  # a UUID
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     return bool(pc.count_distinct(column, mode="all").as_py() <= MOST_DISTINCT * len(column))
 
 

@@ -133,9 +133,9 @@ class _OpenFile:
             return None
         rows = self._read(group, self._wanted.schema, tested)
         if mask is None or mask.all():
-            return _Found(self._projected(rows), group.positions)
+            return _Found(self._as_in(self._wanted, rows), group.positions)
         chosen = rows.filter(pa.array(mask))
-        return _Found(self._projected(chosen), np.flatnonzero(mask) + group.positions.start)
+        return _Found(self._as_in(self._wanted, chosen), np.flatnonzero(mask) + group.positions.start)
 
     def _tested(self, group: _Group) -> tuple[pa.Table, Mask | None]:
         """The columns of the predicate, and which rows it selects; None if there is no predicate."""
@@ -146,13 +146,12 @@ class _OpenFile:
         return columns, selected(rows, self._test.only).to_numpy(zero_copy_only=False).copy()
 
     def nothing(self) -> _Found:
-        return _Found(self._projected(self._parquet.schema.empty_table()), range(0))
-
-    def _projected(self, rows: pa.Table) -> pa.Table:
-        """The rows as the wanted schema has them: columns are found by field id, as Iceberg wants it."""
-        return self._as_in(self._wanted, rows) if self._wanted.schema.fields else rows.select([])
+        return _Found(self._as_in(self._wanted, self._parquet.schema.empty_table()), range(0))
 
     def _as_in(self, projection: Projection, rows: pa.Table) -> pa.Table:
+        """The rows as a schema has them: columns are found by field id, as Iceberg wants it."""
+        if not projection.schema.fields:
+            return rows.select([])  # which still knows how many they are
         return projection.of(rows, [self._fields[name] for name in rows.column_names], self._file.path)
 
     def _read(self, group: _Group, schema: Schema, known: pa.Table = _NO_COLUMNS) -> pa.Table:
