@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 COMPRESSION = "zstd"
-ROW_GROUP_ROWS = 1024 * 1024
-"""Smaller groups would let a reader pass over more, but each begins with dictionaries of its own."""
+ROW_GROUP_ROWS = 256 * 1024
+"""A reader passes over whole groups. Smaller ones would let it pass over more, and cost more to read all."""
 SAMPLED_ROWS = 64 * 1024
 MOST_DISTINCT = 0.5
 """The share of different values in a sample from which on a dictionary does not pay: it would be about as
