@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -91,15 +92,21 @@ def test_what_lies_between_selected_rows_is_not_decoded(monkeypatch: pytest.Monk
 
 def test_bounds_that_do_not_tell_are_not_believed() -> None:
     """Nulls, NaN, columns that the file lacks, that were renamed, and that were widened since."""
-    table = Lake.init(MemoryStore()).create_table("db.t", "n INT, f DOUBLE, inside STRUCT<n: INT>")
+    table = Lake.init(MemoryStore()).create_table(
+        "db.t", "n INT, f DOUBLE, inside STRUCT<n: INT>, g FLOAT, d DECIMAL(5, 2)"
+    )
     numbers = [None, None, None, None, 1, 2, 3, None, 4, 5, 6, 7]
     floats = [math.nan] * 4 + [1.0, math.nan, None, 3.0] + [8.0] * 4
     inside = [None if n is None else {"n": n} for n in numbers]
     kind = pa.struct([("n", pa.int32())])
     columns = {"n": pa.array(numbers, pa.int32()), "f": floats, "inside": pa.array(inside, kind)}
+    columns["g"] = pa.array([n + 0.5 for n in range(12)], pa.float32())
+    columns["d"] = pa.array([Decimal(n) for n in range(12)], pa.decimal128(5, 2))
     table.append(pa.table(columns))
     table.rename_column("n", "m")
     table.widen_column("m", "BIGINT")
+    table.widen_column("g", "DOUBLE")
+    table.widen_column("d", "DECIMAL(20, 2)")
     table.add_column("n", "STRING")
 
     def found(where: str) -> list[Any]:
@@ -114,6 +121,9 @@ def test_bounds_that_do_not_tell_are_not_believed() -> None:
     assert found("f IS NULL") == [3]
     assert found("inside.n >= 3 AND inside.n < 5") == [3, 4]
     assert found("n IS NULL AND m = 5") == [5]
+    assert found("g > 8.25 AND g < 10.75") == [4, 5, 6]
+    assert found("d BETWEEN 5 AND 6.5") == [2, 3]
+    assert found("d > 123456789") == []
     assert found("n = 'x'") == []
 
 

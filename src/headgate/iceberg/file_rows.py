@@ -52,12 +52,8 @@ class FileReading:
     def located(self, planned: PlannedFile, dead: Positions) -> pa.Table:
         """The same, and of each row where it is."""
         schema, path = self._wanted.schema, planned.file.path
-        return pa.concat_tables(
-            [
-                located(found.rows, schema, path, pa.array(np.asarray(found.positions, dtype=np.int64)))
-                for found in self._found(planned, dead)
-            ]
-        )
+        found = self._found(planned, dead)
+        return pa.concat_tables([located(one.rows, schema, path, one.positions()) for one in found])
 
     def _found(self, planned: PlannedFile, dead: Positions) -> list[_Found]:
         """The rows by row groups: of each that has some, or of one if none has."""
@@ -90,10 +86,14 @@ class _Test:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Rows of a row group, and their positions in the file."""
+    """Rows of a row group, and where they are in the file."""
 
     rows: pa.Table
-    positions: Numbers | range
+    places: Numbers | range
+
+    def positions(self) -> pa.Array:
+        places = self.places
+        return pa.array(np.arange(places.start, places.stop) if isinstance(places, range) else places)
 
 
 @dataclass(frozen=True, slots=True)
