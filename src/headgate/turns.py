@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from headgate.commit.log import CommitLog
 from headgate.core.retry import RetryPolicy, contended_delay, read_ahead, silence_seconds
+from headgate.errors import StorageError
 
 LONGEST_SHARED_WAIT_SECONDS = 1.0
 """How long a writer that lost makes the other writers of its process wait."""
@@ -83,10 +84,17 @@ class Turns:
                 self._sleep(left, until)
                 return False
             self._sleep(silence, until)
-            if not self._catch_up(1):
+            if self._is_quiet():
                 pressure.calm_at = self._host.elapsed()
                 return True
         return False
+
+    def _is_quiet(self) -> bool:
+        try:
+            return not self._catch_up(1)
+        except StorageError:
+            # Nobody needs the answer: whatever the storage has will be said of a request that is needed.
+            return False
 
     def _sleep(self, seconds: float, until: float) -> None:
         """Sleeps, but not beyond `until`."""

@@ -14,12 +14,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import MemoryStore as ObstoreMemory
 
 from headgate.errors import CorruptLakeError
 from headgate.iceberg import encoding, parquet_parts
 from headgate.lake import Lake
+from headgate.storage.capabilities import Store
+from headgate.storage.counting import counted
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
+from headgate.storage.object import ObjectStore
+from headgate.storage.requests import Get
 from headgate.table import Table
 
 ROWS_IN_GROUP = 4
@@ -32,26 +37,32 @@ def _small_groups() -> Any:
         yield
 
 
-def filled(numbers: list[int]) -> Table:
-    table = Lake.init(MemoryStore()).create_table("db.t", "place INT, n INT, name STRING")
+def filled(numbers: list[int], store: Store | None = None) -> Table:
+    table = Lake.init(store or MemoryStore()).create_table("db.t", "place INT, n INT, name STRING")
     places = pa.array(range(len(numbers)), pa.int32())
     names = pa.array([f"name {number}" for number in numbers])
     table.append(pa.table({"place": places, "n": pa.array(numbers, pa.int32()), "name": names}))
     return table
 
 
+def in_parts(patch: pytest.MonkeyPatch) -> None:
+    """Short files are read as long ones are. Their footers are longer than what is fetched at first."""
+    patch.setattr(parquet_parts, "WHOLE_BYTES", 0)
+    patch.setattr(parquet_parts, "TAIL_BYTES", 8)
+
+
 @pytest.fixture(scope="module", params=["whole", "in parts"])
 def _fetched(request: pytest.FixtureRequest) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "in parts":
-            patch.setattr(parquet_parts, "WHOLE_BYTES", 0)
+            in_parts(patch)
         yield
 
 
 @pytest.mark.usefixtures("_fetched")
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=18), st.integers(0, 6), st.integers(-1, 6))
 def test_rows_are_those_that_live_and_are_selected(numbers: list[int], most: int, gone: int) -> None:
-    table = filled(numbers)
+    table = filled(numbers, ObjectStore(ObstoreMemory(), "memory://"))  # which gives ranges
     table.delete(f"n = {gone}")
     expected = [(place, n) for place, n in enumerate(numbers) if n != gone]
     for where, chosen in (
@@ -141,9 +152,7 @@ def test_of_a_long_file_only_what_is_asked_for_is_fetched(tmp_path: Path) -> Non
 
     fetched = LocalStore.ranges
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet_parts, "WHOLE_BYTES", 0)
-        # The footer is longer: it is fetched when Arrow asks for it.
-        patch.setattr(parquet_parts, "TAIL_BYTES", 8)
+        in_parts(patch)
         patch.setattr(LocalStore, "ranges", noted)
         assert table.read_arrow(where="n = 17").to_pylist() == [{"n": 17, "name": names[17]}]
         assert 0 < sum(read) < file.size_bytes / 2
@@ -169,7 +178,7 @@ def test_a_long_file_that_vanishes_is_missing_as_a_short_one_is(
         path.unlink()
         return found
 
-    monkeypatch.setattr(parquet_parts, "WHOLE_BYTES", 0)
+    in_parts(monkeypatch)
     if lost == "before":
         path.unlink()
     else:
@@ -187,18 +196,35 @@ def test_a_long_file_that_was_cut_is_corrupt(
     file = table.plan().files[0].file
     path = Path(file.path.removeprefix("file://"))
     path.write_bytes(path.read_bytes()[:kept])
-    monkeypatch.setattr(parquet_parts, "WHOLE_BYTES", 0)
+    in_parts(monkeypatch)
     with pytest.raises(CorruptLakeError, match="cannot be read"):
         table.read_arrow()
 
 
-def test_rows_without_columns_are_still_counted() -> None:
+def test_a_storage_without_ranges_gives_a_long_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, tally = counted(MemoryStore())
+    table = Lake.init(store).create_table("db.t", "n INT")
+    table.append(pa.table({"n": pa.array(range(40), pa.int32())}))
+    in_parts(monkeypatch)
+    tally.reset()
+    assert table.read_arrow(where="n > 3").num_rows == 36
+    assert sum(request.key.endswith(".parquet") for request in tally.history if isinstance(request, Get)) == 1
+
+
+def test_rows_without_columns_are_still_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     table = filled(list(range(9)))
     table.append(pa.table({"place": pa.array([1], pa.int32())}))
-    assert table.read_arrow(columns=[]).num_rows == 10
+    table.add_column("later", "INT")
+    table.delete("n = 1")
+    # Nor is any column read for it.
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", None)
+    assert table.read_arrow(columns=[]).num_rows == 9
+    assert table.read_arrow(columns=[], where="true").num_rows == 9
+    assert table.read_arrow(columns=["later"], where="later IS NULL").num_rows == 9
+    assert table.read_arrow(columns=["later"])["later"].to_pylist() == [None] * 9
+    monkeypatch.undo()
     assert table.read_arrow(columns=[], where="n > 3").num_rows == 5
-    assert table.read_arrow(columns=[], where="true").num_rows == 10
-    assert table.read_arrow(where="true").num_rows == 10
+    assert table.read_arrow(where="true").num_rows == 9
 
 
 def test_files_are_told_apart_by_field_ids_alone() -> None:

@@ -143,6 +143,31 @@ def test_a_wait_ends_when_the_others_have_gone(strategy: str, going_on: bool) ->
     assert (0.9 * longest < last <= longest) if going_on else (0 < last < 0.05 * longest)
 
 
+def test_a_look_that_fails_while_it_waits_ends_no_commit() -> None:
+    store = MemoryStore()
+    other = hg.Lake.init(store)
+    waits: list[int] = []  # how often somebody had slept when we were overtaken
+    failed: list[Request] = []
+
+    def overtake() -> None:
+        if len(waits) < 12:
+            waits.append(len(host.slept))
+            other.set_properties({f"other-{len(waits)}": "1"})
+
+    def failing(request: Request, proceed: Proceed) -> Answer:
+        in_last_wait = len(waits) == 12 and len(host.slept) > waits[-1]
+        if isinstance(request, Get) and in_last_wait and not failed:
+            failed.append(request)
+            return Failed(NoAnswerError("no answer"))
+        return proceed(request)
+
+    host = ListeningHost()
+    busy = intercepted(always_late(store, overtake), failing)
+    lake = hg.Lake.open(busy, retry=patience(60), host=host)
+    assert lake.set_properties({"a": "1"}).attempts == 13
+    assert failed
+
+
 class Rival:
     """Somebody with a higher ballot, announced before each scan, or each one after our proposal."""
 

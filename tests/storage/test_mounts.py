@@ -39,6 +39,14 @@ def test_the_innermost_mount_decides(tmp_path: Path, path: str, near: bool) -> N
     assert is_on_this_machine(Path(path), str(mounts)) is near
 
 
+@pytest.mark.parametrize("name", [b"a\x0cb", b"a\rb", "a\u2028b".encode(), b"a\xffb", b""])
+def test_no_name_of_a_mount_is_too_odd(tmp_path: Path, name: bytes) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_bytes(b"x /mnt/" + name + b" fuse.x rw 0 0\n\nodd\n" + MOUNTS.encode())
+    assert is_on_this_machine(Path("/tmp/lake"), str(mounts))
+    assert not is_on_this_machine(Path("/mnt/lake"), str(mounts))
+
+
 def test_what_cannot_be_told_counts_as_near(tmp_path: Path) -> None:
     assert is_on_this_machine(tmp_path, str(tmp_path / "missing"))
 

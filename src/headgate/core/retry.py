@@ -8,6 +8,7 @@ from datetime import timedelta
 from headgate.errors import InvalidInputError
 
 MAX_WAIT = timedelta(days=1)
+SHORTEST_SILENCE_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ def silence_seconds(policy: RetryPolicy, losses: int, chance: float, attempt_sec
     Longer than an attempt takes, and by chance, the more so the more there were to lose to: those who wait in
     several processes hear the same silence, and would all begin at once.
     """
-    return max(attempt_seconds, policy.base.total_seconds()) * (1.0 + chance * max(1, losses))
+    shortest = max(attempt_seconds, policy.base.total_seconds(), SHORTEST_SILENCE_SECONDS)
+    return shortest * (1.0 + chance * max(1, losses))
 
 
 def read_ahead(losses: int, limit: int) -> int:

@@ -380,9 +380,14 @@ def footer_of(data: bytes) -> pq.FileMetaData:
 def concatenated(tables: Sequence[pa.Table], schema: Schema) -> pa.Table:
     """All rows, in a table of `schema`."""
     if not schema.fields:  # Arrow would lose how many they are
-        return pa.table({"x": pa.nulls(sum(table.num_rows for table in tables))}).select([])
+        return without_columns(sum(table.num_rows for table in tables))
     return (
         pa.concat_tables(tables)
         if tables
         else schema_to_pyarrow(schema, include_field_ids=False).empty_table()
     )
+
+
+def without_columns(count: int) -> pa.Table:
+    """So many rows of which nothing is known."""
+    return pa.table({"x": pa.nulls(count)}).select([])

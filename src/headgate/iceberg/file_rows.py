@@ -15,7 +15,7 @@ from pyiceberg.types import NestedField
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
-from headgate.iceberg.arrow import concatenated
+from headgate.iceberg.arrow import concatenated, without_columns
 from headgate.iceberg.bound import Bound, fields_of
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
@@ -134,7 +134,8 @@ class _OpenFile:
         rows = self._read(group, self._wanted.schema, tested)
         if mask is None or mask.all():
             return _Found(self._as_in(self._wanted, rows), group.positions)
-        chosen = rows.filter(pa.array(mask))
+        # Arrow would lose how many they are, if they have no columns.
+        chosen = rows.filter(pa.array(mask)) if rows.column_names else without_columns(int(mask.sum()))
         return _Found(self._as_in(self._wanted, chosen), np.flatnonzero(mask) + group.positions.start)
 
     def _tested(self, group: _Group) -> tuple[pa.Table, Mask | None]:
@@ -159,10 +160,11 @@ class _OpenFile:
         names = [field.name for field in self._columns(schema)]
         at_hand = known.select([name for name in names if name in known.column_names])
         missing = [name for name in names if name not in at_hand.column_names]
-        if at_hand.column_names and not missing:
+        if not names:
+            return without_columns(len(group.positions))
+        if not missing:
             return at_hand
-        # Without any column the number of rows would be lost: those that were added later are null in each.
-        rows = self._parquet.read(group.number, missing or self._parquet.schema.names[:1])
+        rows = self._parquet.read(group.number, missing)
         for field, column in zip(at_hand.schema, at_hand.columns, strict=True):
             rows = rows.append_column(field, column)
         return rows

@@ -29,6 +29,8 @@ def open_parquet(driver: Driver, key: str, size_bytes: int) -> ParquetParts:
     tail = driver.tail(key, TAIL_BYTES)
     if tail is None:
         raise FileNotFoundError(key)
+    if len(tail.data) == tail.object_bytes:  # a storage that gives nothing less
+        return ParquetParts(_Whole(tail.data))
     start = tail.object_bytes - len(tail.data)
     return ParquetParts(_OnStorage(driver, key, tail.object_bytes, _Part(start, tail.data)))
 
@@ -136,6 +138,8 @@ class _File(io.RawIOBase):
         left = max(0, self._source.size_bytes - self._at)
         start, end = self._at, self._at + (left if size < 0 else min(size, left))
         self._at = end
+        if start >= end:
+            return b""
         for part in self._parts:
             if (found := part.between(start, end)) is not None:
                 return found
@@ -149,7 +153,8 @@ def _places(group: pq.RowGroupMetaData, columns: Sequence[str]) -> Iterator[rang
         # One with a dot in its own name is not found here, but by Arrow.
         if chunk.path_in_schema.partition(".")[0] in columns:
             start = chunk_start(chunk)
-            yield range(start, start + chunk.total_compressed_size)
+            if chunk.total_compressed_size:
+                yield range(start, start + chunk.total_compressed_size)
 
 
 def _joined(places: Iterable[range]) -> list[range]:

@@ -166,6 +166,7 @@ class _ColumnAtom:
     def __init__(self, atom: Atom, columns: Schema) -> None:
         self.atom = atom  # kept, so that its identity stays its own
         self._outside = _outside(atom)
+        # Safe to share since pyiceberg 0.12: before, an evaluator kept the file that it looked at.
         self._could_match = _InclusiveMetricsEvaluator(columns, _on_column(atom, strict=False)).eval
         self._all_match = _StrictMetricsEvaluator(columns, _on_column(atom, strict=True)).eval
 

@@ -14,13 +14,13 @@ FAR = ("nfs", "cifs", "smb", "fuse", "ceph", "lustre", "gluster", "9p", "afs", "
 def is_on_this_machine(path: Path, mounts: str = MOUNTS) -> bool:
     """Whether its files are on a disk or in the memory of this machine; True if that cannot be told."""
     try:
-        lines = Path(mounts).read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        lines = Path(mounts).read_bytes().split(b"\n")
     except OSError:  # another system than Linux, or one that hides it
         return True
     place = Path(os.path.realpath(path))
     kind, depth = "", -1
     for line in lines:
-        _, where, file_system, *_ = line.split(" ")
+        _, where, file_system, *_ = (*map(os.fsdecode, line.split(b" ")), "", "", "")
         mounted = Path(_unescaped(where))
         # Of two on the same directory the later one hides the earlier.
         if place.is_relative_to(mounted) and len(mounted.parts) >= depth:
