@@ -68,7 +68,8 @@ def part(run: Run) -> Part:
         text=f"""
 {run.parameters["rows"]:,} rows of 5 columns (long, int, double, string, timestamp) on a local disk; warm.
 Rows to be written are in memory: as Spark keeps them, or as Arrow. On Spark the full scan goes to the
-`noop` sink; without Spark it ends as an Arrow table. A round writes once and reads {READS} times. Headgate on Spark and plain Parquet share a session:
+`noop` sink; without Spark it ends as an Arrow table. A round writes once and reads
+{READS} times. Headgate on Spark and plain Parquet share a session:
 the promises are about differences that are smaller than those between two JVMs. Plain Parquet on the Sparks
 of the others shows what is owed to their release of Spark. By day: for information, Headgate brings the
 rows of a day together first and makes fewer files.
