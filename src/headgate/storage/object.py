@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import obstore
 from obstore import exceptions as reasons
@@ -27,6 +27,8 @@ from headgate.errors import (
 )
 from headgate.storage.capabilities import Page, SizedPage, Stored, Tail, TimedPage
 from headgate.storage.keys import checked_key, checked_prefix
+
+T = TypeVar("T")
 
 KEYS_PER_PAGE = 1000
 """What S3 and its relatives return for one list request."""
@@ -187,32 +189,28 @@ class ObjectStore:
         return self
 
     def get(self, key: str) -> bytes | None:
-        checked_key(key)
-        with self._translated(f"cannot read {self._url}/{key}"):
-            try:
-                return bytes(obstore.get(self._store, key).bytes())
-            except _NOT_FOUND as error:
-                _refuse_missing_bucket(error)
-                return None
+        return self._read_from(key, lambda: bytes(obstore.get(self._store, key).bytes()))
 
     def tail(self, key: str, length_bytes: int) -> Tail | None:
-        checked_key(key)
-        with self._translated(f"cannot read {self._url}/{key}"):
-            try:
-                found = obstore.get(self._store, key, options={"range": {"suffix": length_bytes}})
-                return Tail(bytes(found.bytes()), found.meta["size"])
-            except _NOT_FOUND as error:
-                _refuse_missing_bucket(error)
-                return None
+        def end() -> Tail:
+            found = obstore.get(self._store, key, options={"range": {"suffix": length_bytes}})
+            return Tail(bytes(found.bytes()), found.meta["size"])
+
+        return self._read_from(key, end)
 
     def ranges(self, key: str, ranges: Sequence[range]) -> list[bytes] | None:
-        checked_key(key)
         starts, ends = [part.start for part in ranges], [part.stop for part in ranges]
+
+        def parts() -> list[bytes]:
+            return [bytes(part) for part in obstore.get_ranges(self._store, key, starts=starts, ends=ends)]
+
+        return self._read_from(key, parts)
+
+    def _read_from(self, key: str, read: Callable[[], T]) -> T | None:
+        checked_key(key)
         with self._translated(f"cannot read {self._url}/{key}"):
             try:
-                return [
-                    bytes(part) for part in obstore.get_ranges(self._store, key, starts=starts, ends=ends)
-                ]
+                return read()
             except _NOT_FOUND as error:
                 _refuse_missing_bucket(error)
                 return None
