@@ -35,9 +35,6 @@ class LakeRetention:
         self, args: Sequence[str], change: Callable[[Transaction], object], base: LakeState | None = None
     ) -> CommitResult: ...
 
-    @abstractmethod
-    def _refreshed(self) -> LakeState: ...
-
     def expire(
         self,
         policy: ExpirePolicy | Sequence[str] = DEFAULT_POLICY,
@@ -57,7 +54,7 @@ class LakeRetention:
 
         refuse_replica(self._steward.checkpoints)
         chosen = policy if isinstance(policy, ExpirePolicy) else ExpirePolicy.parse(*_tiers(policy))
-        expiring = Expiring(self._steward, self._announcements, self._run_on_newest)
+        expiring = Expiring(self._steward, self._announcements, self._run)
         return expiring.expire(chosen, progress or (lambda _what, _done, _all: None), dry_run=dry_run)
 
     def vacuum(
@@ -80,11 +77,8 @@ class LakeRetention:
         if not isinstance(age, timedelta) or age < timedelta(0):
             raise InvalidInputError(f"older_than is a time from 0 on, but got {older_than!r}")
         refuse_replica(self._steward.checkpoints)
-        vacuum = Vacuum(self._steward, self._announcements, self._run_on_newest)
+        vacuum = Vacuum(self._steward, self._announcements, self._run)
         return vacuum.vacuum(age, progress or (lambda _what, _done, _all: None), dry_run=dry_run)
-
-    def _run_on_newest(self, args: Sequence[str], change: Callable[[Transaction], object]) -> CommitResult:
-        return self._run(args, change, self._refreshed())
 
 
 def _tiers(given: Sequence[str]) -> Sequence[str]:

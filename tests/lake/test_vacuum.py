@@ -118,6 +118,37 @@ def test_a_writer_that_wakes_between_the_look_and_the_record_is_not_harmed() -> 
     assert {row["id"] for row in aging.lake.table("t.t").read_arrow().to_pylist()} == {1, 2, 3, 100}
 
 
+@pytest.mark.parametrize("moment", range(2, 30))
+def test_a_writer_that_commits_at_any_request_of_a_vacuum_is_not_harmed(moment: int) -> None:
+    """Also after the log was read, and before the transaction that cancels it has begun."""
+    aging = aging_lake()
+    awake = aging.opened().transaction()
+    awake.table("t.t").append(rows(100))
+    asked, ended = 0, []
+
+    def between(request: object, proceed: Callable[[object], object]) -> object:
+        nonlocal asked
+        asked += 1
+        if asked == moment:
+            try:
+                ended.append(awake.commit().version)
+            except hg.ConflictError:
+                ended.append(None)
+        return proceed(request)
+
+    slow = hg.Lake.open(
+        intercepted(aging.store, between),  # type: ignore[arg-type]
+        host=AgingHost(aging.clock),
+    )
+    asked = 0
+    report = slow.vacuum(older_than=timedelta(0))
+    kept = {1, 2, 3, 100} if ended and ended[0] else {1, 2, 3}
+    assert (awake.txid in report.cancelled) == (100 not in kept)
+    aging.note()
+    aging.require_sound()
+    assert {row["id"] for row in aging.lake.table("t.t").read_arrow().to_pylist()} == kept
+
+
 @pytest.mark.parametrize("moment", range(1, 12))
 def test_a_writer_that_sleeps_at_any_request_of_its_commit(moment: int) -> None:
     """Meanwhile all that it wrote is vacuumed. It ends with a conflict, or it had committed before."""

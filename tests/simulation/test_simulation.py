@@ -14,6 +14,8 @@ from headgate.commit.conditional import Claiming, ConditionalPublish
 from headgate.commit.filetracker import Accepted, FileTrackerPublish
 from headgate.commit.outcome import Rejected
 from headgate.model.json_object import encode
+from headgate.services import expire
+from headgate.services.vacuum import Vacuum
 from headgate.storage.requests import Failed
 from headgate.testing.simulation import failure_of, simulate
 
@@ -48,6 +50,7 @@ def test_the_seeds_visit_what_they_are_meant_to_visit() -> None:
         seen["late arrivals"] += sum(" late " in line for line in run.trace)
         for entry in run.entries:
             seen[entry.kind] += 1
+            seen["vacuum"] += entry.args == ("vacuum",)
             seen[f"then {entry.next_strategy}"] += 1
             seen["rebased"] += entry.attempts > 1
             seen["completed plans"] += "completes" in entry.record
@@ -55,7 +58,7 @@ def test_the_seeds_visit_what_they_are_meant_to_visit() -> None:
         seen["heartbeats"] += sum("/heartbeat" in line and "timeline/" in line for line in run.trace)
     for what in ("crashes", "lost answers", "late arrivals", "rebased", "switch", "cancel", "plan"):
         assert seen[what] >= 3, seen
-    for what in ("completed plans", "compacted", "heartbeats"):
+    for what in ("completed plans", "compacted", "heartbeats", "expire", "vacuum"):
         assert seen[what] >= 3, seen
     for strategy in ("conditional", "rename", "filetracker"):
         assert seen[f"then {strategy}"] >= 20, seen
@@ -68,6 +71,16 @@ def seeds_fail(count: int, step: int = 1) -> bool:
 @pytest.mark.parametrize("forgotten", ["plan_conflicts", "completion_conflicts"])
 def test_plans_that_nobody_compares_are_caught(monkeypatch: pytest.MonkeyPatch, forgotten: str) -> None:
     monkeypatch.setattr(presence, forgotten, lambda *_: ())
+    assert seeds_fail(60, SEEDS_WITH_TABLES)
+
+
+def test_a_vacuum_that_cancels_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Vacuum, "_cancel", lambda *_: ())
+    assert seeds_fail(60, SEEDS_WITH_TABLES)
+
+
+def test_an_expire_that_keeps_no_files_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expire._Files, "all", lambda _: {})
     assert seeds_fail(60, SEEDS_WITH_TABLES)
 
 

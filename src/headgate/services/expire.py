@@ -41,8 +41,8 @@ VERB = "expire"
 TRIES = 5
 """How often expiring begins anew because a table was dropped or renamed under it."""
 
-Run: TypeAlias = Callable[[Sequence[str], Callable[[Transaction], object]], CommitResult]
-"""Runs a change in a transaction of its own, again after a conflict."""
+Run: TypeAlias = Callable[[Sequence[str], Callable[[Transaction], object], LakeState], CommitResult]
+"""Runs a change in a transaction of its own that begins on a state, and again after a conflict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Expiring:
 
         for tried in range(1, TRIES + 1):
             try:
-                return self.run((VERB, str(policy)), change)
+                return self.run((VERB, str(policy)), change, self.steward.checkpoints.refresh())
             except TransactionConflictError:
                 # A table that was to be named anew is gone: on the new head it is not.
                 if tried == TRIES:

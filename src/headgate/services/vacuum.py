@@ -77,12 +77,12 @@ class Vacuum:
         """
         limit = self.steward.log.driver.host.now() - older_than if older_than else None
         for tried in range(1, TRIES + 1):
-            litter = self._look(limit, progress)
+            seen, litter = self._look(limit, progress)
             leftovers = self._leftovers(limit)
             if dry_run:
                 return _report(litter, leftovers, (), dry_run=True)
             try:
-                versions = self._cancel(sorted(litter.of_dead))
+                versions = self._cancel(sorted(litter.of_dead), seen)
             except TransactionConflictError:
                 # One of them was alive, and has committed: all that it wrote is needed now.
                 if tried == TRIES:
@@ -94,7 +94,8 @@ class Vacuum:
 
     # --- looking ------------------------------------------------------------------------------------------
 
-    def _look(self, limit: datetime | None, progress: OnProgress) -> Litter:
+    def _look(self, limit: datetime | None, progress: OnProgress) -> tuple[LakeState, Litter]:
+        """What can go, as far as the log was read: up to the state that is returned."""
         # In this order: what is committed after the listing was not in it, or is young, or is not in the log
         # that is read then, and cannot be cancelled without notice.
         found = self._listed()
@@ -104,7 +105,7 @@ class Vacuum:
             log.take(record, newest.retention.until)
         running = self.announcements.running(is_over=newest.cancelled.__contains__)
         owners = Owners(log.committed, newest.cancelled, {one.txid for one in running})
-        return find_litter(found, self._needed(newest, log, found, progress), owners, limit)
+        return newest, find_litter(found, self._needed(newest, log, found, progress), owners, limit)
 
     def _listed(self) -> list[Found]:
         driver = self.steward.log.driver
@@ -163,7 +164,9 @@ class Vacuum:
 
     # --- acting ---------------------------------------------------------------------------------------------
 
-    def _cancel(self, dead: list[TxId]) -> tuple[int, ...]:
+    def _cancel(self, dead: list[TxId], seen: LakeState) -> tuple[int, ...]:
+        # Every record begins on the state up to which the log was read for them, and on no newer one: a
+        # transaction that committed since then is among those it is compared with, and refuses it.
         versions = []
         for start in range(0, len(dead), CANCELLED_AT_ONCE):
             batch = dead[start : start + CANCELLED_AT_ONCE]
@@ -172,7 +175,7 @@ class Vacuum:
                 for txid in batch:
                     tx.cancel(txid)
 
-            versions.append(self.run(("vacuum",), change).version)
+            versions.append(self.run(("vacuum",), change, seen).version)
         return tuple(versions)
 
     def _delete(self, litter: Litter, leftovers: tuple[Stored, ...], progress: OnProgress) -> None:

@@ -2,7 +2,7 @@
 
 Writers race to make the lake, then commit, lose, retry, lose answers, crash, come back, settle what they
 left, switch the strategy under each other, announce what they overwrite, change rows, plan table services,
-compact, and cancel each other. In the end the storage is calm, everybody finishes, and the log must agree
+compact, let versions expire, vacuum what the dead have left, and cancel each other. In the end the storage is calm, everybody finishes, and the log must agree
 with everything that anybody was ever told, and the tables with the log.
 
 Run it as `python -m headgate.testing.simulation --seeds 1000`.
@@ -31,6 +31,7 @@ from headgate.errors import (
     CommitUnknownError,
     ConflictError,
     InvalidInputError,
+    NotFoundError,
     StorageError,
 )
 from headgate.lake import Lake
@@ -45,7 +46,7 @@ from headgate.model.strategy import StrategyName
 from headgate.storage.capabilities import Store
 from headgate.storage.intercept import without_atomic_operations
 from headgate.storage.memory import MemoryStore
-from headgate.testing.stage import CALM, ROUGH, Actor, Stage, StageHost, Weather
+from headgate.testing.stage import BEGINNING, CALM, ROUGH, Actor, Stage, StageHost, Weather
 from headgate.transaction import Transaction
 
 TABLES = ("sim.one", "sim.two")
@@ -54,6 +55,8 @@ BATCHES = 4
 ROUGH_STEPS = 400
 MAX_STEPS = 40_000
 HEARTBEAT = timedelta(milliseconds=200)
+POLICIES = (("all:1s",), ("all:2s", "1:8s"), ("all:1s", "1:forever"))
+"""What expires: seconds are long here, where a commit takes some tenths of one."""
 PATIENCE = RetryPolicy(attempts=50, base=timedelta(milliseconds=20), total=timedelta(hours=1))
 
 
@@ -165,9 +168,9 @@ class Writer:
             table.append(own.slice(batch // 2))
 
     def _serve(self, lake: Lake, host: StageHost) -> None:
-        """Schedules a table service, ends one, cancels whatever is running, or compacts what is due."""
-        if host.chance() < 0.4:
-            self._compact(lake)
+        """Schedules a table service, ends one, cancels whatever is running, or looks after the lake."""
+        if host.chance() < 0.6:
+            self._look_after(lake, host)
             return
         pending = lake.timeline(pending=True)
         chosen = pending[int(host.chance() * len(pending))] if pending else None
@@ -201,10 +204,17 @@ class Writer:
         host.sleep(2 * host.chance())
         self._commit(tx, None, None)
 
-    def _compact(self, lake: Lake) -> None:
-        """Whatever comes of it: no row may be lost, doubled or brought back."""
+    def _look_after(self, lake: Lake, host: StageHost) -> None:
+        """Whatever comes of it: no row may be lost, doubled or brought back, and kept versions stay."""
+        kind = host.chance()
         try:
-            lake.compact(patience=HEARTBEAT)
+            if kind < 0.5:
+                lake.compact(patience=HEARTBEAT)
+            elif kind < 0.75:
+                lake.expire(POLICIES[int(host.chance() * len(POLICIES))])
+            else:
+                # At once: whoever is at work and has not announced it is cancelled, and must notice.
+                lake.vacuum(older_than=timedelta(seconds=int(2 * host.chance())))
         except (ConflictError, CommitUnknownError):
             return  # the log will tell
 
@@ -278,7 +288,7 @@ class Run:
 
 def simulate(seed: int) -> Run:
     """Runs one seed. Raises `BrokenPromiseError` (or whatever broke) with the trace attached as notes."""
-    inner = MemoryStore()
+    inner = MemoryStore(now=lambda: BEGINNING + timedelta(seconds=stage.time))
     atomic = seed % 3 != 0
     tables = TABLES if seed % 4 == 0 else ()  # most seeds leave them out: rows take more time than the log
     stage = Stage(seed, inner if atomic else without_atomic_operations(inner))
@@ -396,15 +406,33 @@ def _check_plans(entries: tuple[LogEntry, ...], ledger: Ledger) -> None:
 
 
 def _check_rows(lake: Lake, entries: tuple[LogEntry, ...], tables: tuple[str, ...]) -> None:
-    """Every table holds the rows of every committed batch, once; also as it was in the middle."""
-    for version in (lake.version, lake.version // 2 + 1):
+    """Every table holds the rows of every committed batch, once, at every version that is kept.
+
+    Versions that are expired say so, and no file that a kept one needs is missing.
+    """
+    made = {name: entry.version for entry in entries for name in entry.tables}
+    retention, divisor = lake._refreshed().retention, lake.divisor
+    for version in range(max(made.values(), default=lake.version), lake.version + 1):
         expected = sorted(
             entry.app for entry in entries if entry.app is not None and entry.version <= version
         )
         for table in tables:
-            rows = lake.table(table, version=version).read_arrow().to_pylist()
-            found = sorted((row["writer"], row["batch"]) for row in rows)
-            require(found == expected, f"{table} at version {version} holds {found}, not {expected}")
+            found = _rows_at(lake, table, version)
+            kept = retention.keeps(version, divisor)
+            require((found is not None) == kept, f"{table} at version {version}: kept is {kept}")
+            require(found in (None, expected), f"{table} at version {version}: {found}, not {expected}")
+    damage = lake.fsck(deep=True).damage if tables else ()
+    require(not damage, f"fsck: {damage}")
+
+
+def _rows_at(lake: Lake, table: str, version: int) -> list[tuple[str, int]] | None:
+    """The rows of a table, in order; None if the version is expired."""
+    try:
+        rows = lake.table(table, version=version).read_arrow().to_pylist()
+    except NotFoundError as error:
+        require("expired" in error.problem, f"{table} at version {version}: {error}")
+        return None
+    return sorted((row["writer"], row["batch"]) for row in rows)
 
 
 def _check_checkpoints(store: Store, lake: Lake) -> None:
