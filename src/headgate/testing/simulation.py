@@ -2,8 +2,9 @@
 
 Writers race to make the lake, then commit, lose, retry, lose answers, crash, come back, settle what they
 left, switch the strategy under each other, announce what they overwrite, change rows, plan table services,
-compact, let versions expire, vacuum what the dead have left, and cancel each other. In the end the storage is calm, everybody finishes, and the log must agree
-with everything that anybody was ever told, and the tables with the log.
+compact, let versions expire, vacuum what the dead have left, and cancel each other. In the end the storage
+is calm, everybody finishes, and the log must agree with everything that anybody was ever told, and the tables
+with the log.
 
 Run it as `python -m headgate.testing.simulation --seeds 1000`.
 """
