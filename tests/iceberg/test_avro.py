@@ -25,7 +25,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import DayTransform, IdentityTransform
+from pyiceberg.transforms import DayTransform, IdentityTransform, TruncateTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
@@ -44,14 +44,18 @@ from pyiceberg.types import (
 
 from headgate.errors import CorruptLakeError
 from headgate.iceberg.avro import (
+    BOUNDS_KEY,
+    ENTRIES_IN_A_BLOCK,
     Listed,
+    Wanted,
+    check_blocks,
     decode_listed,
     decode_manifest,
     decode_manifest_list,
     encode_manifest,
     encode_manifest_list,
 )
-from headgate.iceberg.container import split
+from headgate.iceberg.container import assembled, split
 from headgate.iceberg.data_file import (
     ColumnMetrics,
     Content,
@@ -138,8 +142,107 @@ def test_passing_over_partitions_gives_what_filtering_gives(values: list[int], w
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "id"))
     data = encoded([an_entry((v,), n) for n, v in enumerate(values)], schema, spec)
     everything = list(decode_manifest(data, a_manifest(data)))
-    some = list(decode_manifest(data, a_manifest(data), lambda partition: partition[0] in wanted))
+    some = list(decode_manifest(data, a_manifest(data), Wanted(lambda partition: partition[0] in wanted)))
     assert some == [entry for entry in everything if entry.file.partition[0] in wanted]
+
+
+NUMBERS = Schema(NestedField(1, "id", LongType()), NestedField(2, "day", DateType()))
+BY_ID = PartitionSpec(PartitionField(1, 1000, TruncateTransform(10), "id_trunc"))
+ranges = st.none() | st.tuples(st.integers(0, 60), st.integers(0, 8)).map(lambda at: (at[0], sum(at)))
+
+
+def within(number: int, known: tuple[int, int] | None, width: int = 8) -> Entry:
+    """An entry of a file whose column `id` lies between two numbers, or that says nothing of it."""
+    bounds = [] if known is None else [value.to_bytes(width, "little", signed=True) for value in known]
+    metrics = ColumnMetrics(
+        lower=dict(zip([1], bounds[:1], strict=False)), upper=dict(zip([1], bounds[1:], strict=False))
+    )
+    entry = an_entry((number % 2,), number, status=Status.EXISTING, **NUMBERED)
+    return replace(entry, file=replace(entry.file, metrics=metrics))
+
+
+def asking_for(value: int, asked: list[tuple[int, int] | None]) -> Wanted:
+    def could_hold(range_of_column: Callable[[int], tuple[int, int] | None]) -> bool:
+        known = range_of_column(1)
+        asked.append(known)
+        return known is None or known[0] <= value <= known[1]
+
+    return Wanted(lambda _: True, could_hold)
+
+
+@settings(deadline=None)
+@given(st.lists(ranges, min_size=1, max_size=80), st.integers(0, 70), st.integers(0, 40))
+def test_passing_over_blocks_loses_no_entry(
+    known: list[tuple[int, int] | None], value: int, merged_from: int
+) -> None:
+    entries = [within(number, one) for number, one in enumerate(known)]
+    # Some are carried unseen from manifests before, as a merge does it.
+    carried = [
+        encoded(part, NUMBERS, BY_ID) for part in (entries[:merged_from], entries[merged_from:]) if part
+    ]
+    listed = [decode_listed(data, a_manifest(data), NUMBERS, BY_ID) for data in carried]
+    assert all(one.entries == () for one in listed)
+    packs = tuple(pack for one in listed for pack in one.packs)
+    data = encode_manifest(Listed((), packs), NUMBERS, BY_ID, Content.DATA)
+    everything = list(decode_manifest(data, a_manifest(data)))
+    check_blocks(data, a_manifest(data), everything)
+    found = list(decode_manifest(data, a_manifest(data), asking_for(value, [])))
+    told = {entry.file.path: one for entry, one in zip(entries, known, strict=True)}
+
+    def could_hold(entry: Entry) -> bool:
+        one = told[entry.file.path]
+        return one is None or one[0] <= value <= one[1]
+
+    assert sorted(map(repr, everything)) == sorted(map(repr, entries))
+    assert [entry for entry in found if could_hold(entry)] == [e for e in everything if could_hold(e)]
+
+
+def test_blocks_are_passed_over_by_their_bounds() -> None:
+    entries = [within(2 * number, (number, number)) for number in range(10 * ENTRIES_IN_A_BLOCK)]
+    data = encoded(entries, NUMBERS, BY_ID)
+    asked: list[tuple[int, int] | None] = []
+    found = list(decode_manifest(data, a_manifest(data), asking_for(3, asked)))
+    assert len(asked) == len(split(data).blocks) == 10
+    assert found == entries[:ENTRIES_IN_A_BLOCK]
+    # A file that is older than the widening of the column, and one that says nothing.
+    mixed = encoded([within(0, (3, 3), width=4), within(2, (9, 9))], NUMBERS, BY_ID)
+    assert len(list(decode_manifest(mixed, a_manifest(mixed), asking_for(2, asked)))) == 0
+    silent = encoded([within(0, None), within(2, (9, 9))], NUMBERS, BY_ID)
+    assert len(list(decode_manifest(silent, a_manifest(silent), asking_for(2, asked)))) == 2
+
+
+def with_bounds(data: bytes, told: str | None) -> bytes:
+    """A manifest whose header tells other bounds."""
+    container = split(data)
+    header = {name: value for name, value in container.metadata.items() if name != BOUNDS_KEY}
+    if told is not None:
+        header[BOUNDS_KEY] = told
+    return assembled(header, container.sync, [(block.count, block.records()) for block in container.blocks])
+
+
+def test_a_manifest_without_bounds_is_read_whole_and_gets_them_when_it_is_merged() -> None:
+    entries = [within(0, (3, 3)), within(2, (9, 9))]
+    old = with_bounds(encoded(entries, NUMBERS, BY_ID), None)
+    assert list(decode_manifest(old, a_manifest(old), asking_for(5, []))) == entries
+    listed = decode_listed(old, a_manifest(old), NUMBERS, BY_ID)
+    assert listed == Listed(tuple(entries))
+    assert BOUNDS_KEY in split(encode_manifest(listed, NUMBERS, BY_ID, Content.DATA)).metadata
+
+
+@pytest.mark.parametrize("told", ["", "[]", "7", '{"x": ""}', '{"1": 5}', '{"1": "AAAA"}', '{"1": ""}'])
+def test_bounds_that_are_none_are_damage(told: str) -> None:
+    data = with_bounds(encoded([within(0, (3, 3))], NUMBERS, BY_ID), told)
+    for read in READ_WAYS[1:]:
+        with pytest.raises(CorruptLakeError, match="the manifest m cannot be read"):
+            read(data, a_manifest(data))
+
+
+def test_bounds_of_other_entries_are_found_by_the_check() -> None:
+    entry, other = within(0, (3, 3)), within(0, (3, 4))
+    data = encoded([entry], NUMBERS, BY_ID)
+    wrong = with_bounds(data, split(encoded([other], NUMBERS, BY_ID)).metadata[BOUNDS_KEY])
+    with pytest.raises(CorruptLakeError, match="bounds of block 1 for column 1"):
+        check_blocks(wrong, a_manifest(wrong), [entry])
 
 
 @settings(deadline=None)
@@ -236,7 +339,7 @@ def test_we_read_the_manifest_of_pyiceberg(tmp_path: Path) -> None:
                 ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=77, data_file=file)
             )
     data = path.read_bytes()
-    entries = list(decode_manifest(data, a_manifest(data), lambda partition: partition[0] > day))
+    entries = list(decode_manifest(data, a_manifest(data), Wanted(lambda partition: partition[0] > day)))
     assert [entry.file.partition for entry in entries] == [(day + 1,), (day + 2,), (day + 3,)]
     assert entries[0].file.metrics.values == {1: 10}
 
@@ -260,7 +363,9 @@ def test_a_manifest_list_comes_back_and_pyiceberg_reads_it(tmp_path: Path) -> No
 
 READ_WAYS: list[Callable[[bytes, Manifest], object]] = [
     lambda data, manifest: list(decode_manifest(data, manifest)),
-    lambda data, manifest: list(decode_manifest(data, manifest, lambda _: True)),
+    lambda data, manifest: list(
+        decode_manifest(data, manifest, Wanted(lambda _: True, lambda range_of_column: True))
+    ),
     lambda data, manifest: decode_listed(data, manifest, SCHEMA, SPEC),
 ]
 

@@ -124,7 +124,8 @@ def test_a_writer_that_commits_at_any_request_of_a_vacuum_is_not_harmed(moment: 
     aging = aging_lake()
     awake = aging.opened().transaction()
     awake.table("t.t").append(rows(100))
-    asked, ended = 0, []
+    asked = 0
+    ended: list[int | None] = []
 
     def between(request: object, proceed: Callable[[object], object]) -> object:
         nonlocal asked

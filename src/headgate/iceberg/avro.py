@@ -3,10 +3,11 @@
 Written with fastavro rather than with pyiceberg's own writer: for the manifest of one file, which is what
 most commits write, it takes a small part of the time. The schemas come from pyiceberg.
 
-Entries of one partition stand together in an Avro block of their own, and the header lists the partitions of
-the blocks. Any reader reads that; ours passes over the blocks whose partition is not wanted. Entries that are
-settled (neither added nor removed by the snapshot that wrote the manifest) have blocks of their own, before
-all others: a merge carries them into the new manifest as they are.
+Entries of one partition stand together in Avro blocks of their own, and the header lists the partitions of
+the blocks and the bounds of their columns. Any reader reads that; ours passes over the blocks whose partition
+is not wanted, or whose bounds exclude a predicate. Entries that are settled (neither added nor removed by the
+snapshot that wrote the manifest) have blocks of their own, before all others: a merge carries them into the
+new manifest as they are.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import json
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from itertools import islice
 from typing import Any, Final, cast
 
 import fastavro
@@ -34,6 +36,15 @@ from pyiceberg.schema import Schema
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from headgate.errors import CorruptLakeError
+from headgate.iceberg.block_bounds import (
+    ANYTHING,
+    BlockBounds,
+    Range,
+    Ranges,
+    around,
+    ranges_of,
+    told_columns,
+)
 from headgate.iceberg.container import Container, split
 from headgate.iceberg.data_file import (
     ColumnMetrics,
@@ -54,12 +65,26 @@ PARTITIONS_KEY = "headgate.partitions"
 """In the header of a manifest: the partitions of its blocks, an Avro array in base64."""
 SETTLED_KEY = "headgate.settled-blocks"
 """In the header of a manifest: the checksums of the blocks of settled entries, which are the first ones."""
+BOUNDS_KEY = "headgate.bounds"
+"""In the header of a manifest: the bounds of columns in its blocks."""
+ENTRIES_IN_A_BLOCK = 16
+"""A block ends when it has as many: few enough to pass over most, enough to be compressed well."""
 DAMAGE = (ValueError, EOFError, KeyError, IndexError, zlib.error)
 """What reading damaged bytes can end in."""
 EPOCH_DATE = datetime.date(1970, 1, 1)
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
-Wanted = Callable[[Partition], bool]
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which entries of a manifest a reader wants: of which partitions, and perhaps within which bounds.
+
+    `within` is asked of blocks: it gets a function that tells the range of a column, or None. What it lets
+    through may hold entries that are not wanted.
+    """
+
+    partition: Callable[[Partition], bool]
+    within: Callable[[Callable[[int], Range | None]], bool] | None = None
 
 
 # --- manifests ---------------------------------------------------------------------------------------------
@@ -72,6 +97,7 @@ class Pack:
     partition: Partition
     count: int
     records: bytes
+    ranges: Ranges = field(default_factory=dict)
 
     @property
     def checksum(self) -> str:
@@ -107,6 +133,7 @@ def encode_manifest(listed: Listed, schema: Schema, spec: PartitionSpec, content
             "content": "data" if content is Content.DATA else "deletes",
             PARTITIONS_KEY: form.encode_partitions([block.partition for block in blocks]),
             SETTLED_KEY: " ".join(pack.checksum for pack in settled),
+            BOUNDS_KEY: BlockBounds.of([block.ranges for block in blocks], form.columns).to_text(),
         },
     )
     for block in blocks:
@@ -118,13 +145,13 @@ def encode_manifest(listed: Listed, schema: Schema, spec: PartitionSpec, content
 def decode_manifest(data: bytes, manifest: Manifest, wanted: Wanted | None = None) -> Iterator[Entry]:
     """The entries of a manifest, whose sequence numbers are inherited as the specification says.
 
-    With `wanted`, only those of partitions for which it is true.
+    With `wanted`, only those of the partitions, and perhaps not those of blocks outside of the bounds.
     """
     try:
         for record in fastavro.reader(io.BytesIO(data if wanted is None else _only(data, wanted))):
             fields = cast(Mapping[str, Any], record)
             # Asked before the entry is made: a manifest that another engine wrote has all entries here.
-            if wanted is None or wanted(_partition_from_avro(fields["data_file"]["partition"])):
+            if wanted is None or wanted.partition(_partition_from_avro(fields["data_file"]["partition"])):
                 yield _entry_from_avro(fields, manifest)
     except DAMAGE as error:
         raise _unreadable(manifest, error) from error
@@ -137,12 +164,16 @@ def decode_listed(data: bytes, manifest: Manifest, schema: Schema, spec: Partiti
     """
     try:
         container = split(data)
-        partitions = _partitions_of_blocks(container)
-        if partitions is None or container.metadata["avro.schema"] != _entry_form(schema, spec).text:
+        partitions, bounds = _partitions_of_blocks(container), _bounds_of_blocks(container)
+        is_same_form = container.metadata["avro.schema"] == _entry_form(schema, spec).text
+        if partitions is None or bounds is None or not is_same_form:
             return Listed(tuple(decode_manifest(data, manifest)))
         checksums = container.metadata[SETTLED_KEY].split()
         pairs = list(zip(partitions, container.blocks, strict=True))[: len(checksums)]
-        packs = tuple(Pack(partition, block.count, block.records()) for partition, block in pairs)
+        packs = tuple(
+            Pack(partition, block.count, block.records(), bounds.ranges(place))
+            for place, (partition, block) in enumerate(pairs)
+        )
         if [pack.checksum for pack in packs] != checksums:
             raise ValueError("a checksum is wrong")
         others = container.only(container.blocks[len(checksums) :])
@@ -151,8 +182,11 @@ def decode_listed(data: bytes, manifest: Manifest, schema: Schema, spec: Partiti
         raise _unreadable(manifest, error) from error
 
 
-def check_blocks(data: bytes, manifest: Manifest) -> None:
-    """Raises `CorruptLakeError` unless the header of a manifest fits its blocks: how many, and checksums."""
+def check_blocks(data: bytes, manifest: Manifest, entries: Sequence[Entry]) -> None:
+    """Raises `CorruptLakeError` unless the header of a manifest fits its blocks: how many, checksums, bounds.
+
+    `entries` are all that it has, in order.
+    """
     try:
         container = split(data)
         partitions = _partitions_of_blocks(container)
@@ -164,8 +198,22 @@ def check_blocks(data: bytes, manifest: Manifest) -> None:
         settled = container.blocks[: len(checksums)]
         if [f"{zlib.crc32(block.records()):08x}" for block in settled] != checksums:
             raise ValueError("a checksum is wrong")
+        _check_bounds(container, entries)
     except DAMAGE as error:
         raise _unreadable(manifest, error) from error
+
+
+def _check_bounds(container: Container, entries: Sequence[Entry]) -> None:
+    bounds = _bounds_of_blocks(container)
+    if bounds is None:
+        return
+    left = iter(entries)
+    for place, block in enumerate(container.blocks):
+        metrics = [entry.file.metrics for entry in islice(left, block.count)]
+        for column in bounds.by_column:
+            told, true = bounds.range(place, column), [ranges_of(one, (column,)) for one in metrics]
+            if told != around(true).get(column, ANYTHING):
+                raise ValueError(f"the bounds of block {place + 1} for column {column} are wrong")
 
 
 def _is_settled(entry: Entry) -> bool:
@@ -174,14 +222,35 @@ def _is_settled(entry: Entry) -> bool:
 
 
 def _by_partition(packs: Iterable[Pack]) -> list[Pack]:
-    """The packs, those of one partition made one."""
+    """The packs, those of one partition together, in packs that are long enough."""
     groups: dict[Partition, list[Pack]] = {}
     for pack in packs:
         groups.setdefault(pack.partition, []).append(pack)
-    return [
-        Pack(partition, sum(pack.count for pack in group), b"".join(pack.records for pack in group))
-        for partition, group in sorted(groups.items(), key=lambda item: _partition_order(item[0]))
-    ]
+    in_order = sorted(groups.items(), key=lambda item: _partition_order(item[0]))
+    return [block for _, group in in_order for block in _blocks(group)]
+
+
+def _blocks(group: Sequence[Pack]) -> Iterator[Pack]:
+    """Packs of one partition put together, each with at least so many entries, but for the last."""
+    open_: list[Pack] = []
+    for pack in group:
+        open_.append(pack)
+        if sum(one.count for one in open_) >= ENTRIES_IN_A_BLOCK:
+            yield _joined(open_)
+            open_ = []
+    if open_:
+        yield _joined(open_)
+
+
+def _joined(packs: Sequence[Pack]) -> Pack:
+    if len(packs) == 1:
+        return packs[0]
+    return Pack(
+        packs[0].partition,
+        sum(pack.count for pack in packs),
+        b"".join(pack.records for pack in packs),
+        around([pack.ranges for pack in packs]),
+    )
 
 
 def _unreadable(manifest: Manifest, error: Exception) -> CorruptLakeError:
@@ -189,13 +258,17 @@ def _unreadable(manifest: Manifest, error: Exception) -> CorruptLakeError:
 
 
 def _only(data: bytes, wanted: Wanted) -> bytes:
-    """The manifest without the blocks of other partitions, as far as its header tells them."""
+    """The manifest without the blocks that hold nothing wanted, as far as its header tells them."""
     container = split(data)
     partitions = _partitions_of_blocks(container)
     if partitions is None:
         return data
     pairs = zip(partitions, container.blocks, strict=True)
-    return container.only([block for partition, block in pairs if wanted(partition)])
+    kept = [(place, block) for place, (partition, block) in enumerate(pairs) if wanted.partition(partition)]
+    within, bounds = wanted.within, _bounds_of_blocks(container)
+    if within is not None and bounds is not None:
+        kept = [(place, block) for place, block in kept if within(partial(bounds.range, place))]
+    return container.only([block for _, block in kept])
 
 
 def _partitions_of_blocks(container: Container) -> list[Partition] | None:
@@ -206,6 +279,12 @@ def _partitions_of_blocks(container: Container) -> list[Partition] | None:
     schema = _partitions_schema(container.metadata["avro.schema"])
     partitions = fastavro.schemaless_reader(io.BytesIO(base64.b64decode(told)), schema, None)
     return [_partition_from_avro(cast(Mapping[str, Any], partition)) for partition in cast(Any, partitions)]
+
+
+def _bounds_of_blocks(container: Container) -> BlockBounds | None:
+    """None in a manifest that says nothing of it."""
+    told = container.metadata.get(BOUNDS_KEY)
+    return None if told is None else BlockBounds.from_text(told, len(container.blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +298,7 @@ class _RawBlock:
 def _packed(entry: Entry, form: _EntryForm) -> Pack:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, form.avro, _entry_to_avro(entry, form.names))
-    return Pack(entry.file.partition, 1, out.getvalue())
+    return Pack(entry.file.partition, 1, out.getvalue(), ranges_of(entry.file.metrics, form.columns))
 
 
 def _entry_to_avro(entry: Entry, names: Sequence[str]) -> dict[str, Any]:
@@ -322,11 +401,15 @@ def _fields_json(spec: PartitionSpec) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _EntryForm:
-    """How entries of one spec are encoded: `text` is how the header of a manifest tells it."""
+    """How entries of one schema and spec are encoded: `text` is how the header of a manifest tells it.
+
+    `columns` are those that blocks have bounds of.
+    """
 
     avro: Any
     text: str
     names: tuple[str, ...]
+    columns: tuple[int, ...]
 
     def encode_partitions(self, partitions: Sequence[Partition]) -> str:
         """The partitions of blocks, as the header lists them."""
@@ -340,7 +423,7 @@ _forms: dict[tuple[str, str], _EntryForm] = {}
 
 
 def _entry_form(schema: Schema, spec: PartitionSpec) -> _EntryForm:
-    """The form of the entries, made once per spec."""
+    """The form of the entries, made once per schema and spec."""
     key = (schema.model_dump_json(), spec.model_dump_json())
     known = _forms.get(key)
     if known is None:
@@ -349,7 +432,7 @@ def _entry_form(schema: Schema, spec: PartitionSpec) -> _EntryForm:
         avro = AvroSchemaConversion().iceberg_to_avro(iceberg, schema_name="manifest_entry")
         names = tuple(field["name"] for field in _partition_record(avro)["fields"])
         parsed = fastavro.parse_schema(avro)
-        known = _forms[key] = _EntryForm(parsed, _text_in_headers(parsed), names)
+        known = _forms[key] = _EntryForm(parsed, _text_in_headers(parsed), names, told_columns(schema))
     return known
 
 

@@ -127,7 +127,7 @@ class TableLoader:
     def entries(
         self, manifests: Iterable[Manifest], wanted: Callable[[Manifest], Wanted | None] | None = None
     ) -> list[tuple[Entry, ...]]:
-        """The entries of each manifest, fetched at once; with `wanted`, those of some partitions only."""
+        """The entries of each manifest, fetched at once; with `wanted`, not all."""
         tasks = [
             partial(self._entries_of, manifest, None if wanted is None else wanted(manifest))
             for manifest in manifests
@@ -178,7 +178,7 @@ class TableLoader:
     def _entries_of(self, manifest: Manifest, wanted: Wanted | None) -> tuple[Entry, ...]:
         known = self._entries.get(manifest.path)
         if known is not None:
-            return known if wanted is None else tuple(e for e in known if wanted(e.file.partition))
+            return known if wanted is None else tuple(e for e in known if wanted.partition(e.file.partition))
         entries = tuple(decode_manifest(self._get(self.key(manifest.path)), manifest, wanted))
         if wanted is None:
             self._entries.put(manifest.path, entries)

@@ -108,7 +108,11 @@ def plan(
     def wanted(manifest: Manifest) -> Wanted | None:
         if predicate is None:
             return None
-        return lambda partition: pruning.partition_could_match(manifest.spec_id, partition)
+        return Wanted(
+            lambda partition: pruning.partition_could_match(manifest.spec_id, partition),
+            # Delete files have bounds of positions, not of columns.
+            pruning.could_match_within if manifest.content is Content.DATA else None,
+        )
 
     entries: list[Entry] = []
     deletes: list[Entry] = []

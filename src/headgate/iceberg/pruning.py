@@ -55,6 +55,7 @@ from pyiceberg.types import (
 )
 
 from headgate.core.predicate import Operator
+from headgate.iceberg.block_bounds import NUMBERED, Range, range_of
 from headgate.iceberg.bound import (
     AllOf,
     Always,
@@ -123,6 +124,10 @@ class Pruning:
     def partition_could_match(self, spec_id: int, partition: Partition) -> bool:
         return self.of_spec(spec_id).residual(partition) != Always(False)
 
+    def could_match_within(self, range_of_column: Callable[[int], Range | None]) -> bool:
+        """False only if no row of files whose columns lie in these ranges matches."""
+        return self._columns.could_match_within(range_of_column)
+
     def could_match(self, file: DataFile) -> bool:
         """False only if no row of the file matches."""
         return self._metrics(file, strict=False)
@@ -148,6 +153,10 @@ class ColumnPruning:
         """False only if no row of the file matches. Its partition is not looked at."""
         return self.answer(self._bound, file, strict=False)
 
+    def could_match_within(self, range_of_column: Callable[[int], Range | None]) -> bool:
+        """The same of many files: `range_of_column` tells between which numbers a column of all lies."""
+        return _fold(self._bound, lambda atom: self._asked(atom).could_match_within(range_of_column))
+
     def answer(self, bound: Bound, file: DataFile, strict: bool) -> bool:
         """The answer for what is left of the predicate: whether all rows match, or one could."""
         return _fold(bound, lambda atom: self._asked(atom).answer(file, strict))
@@ -165,7 +174,7 @@ class _ColumnAtom:
 
     def __init__(self, atom: Atom, columns: Schema) -> None:
         self.atom = atom  # kept, so that its identity stays its own
-        self._outside = _outside(atom)
+        self._number = _NumberTest.of(atom)
         # Safe to share since pyiceberg 0.12: before, an evaluator kept the file that it looked at.
         self._could_match = _InclusiveMetricsEvaluator(columns, _on_column(atom, strict=False)).eval
         self._all_match = _StrictMetricsEvaluator(columns, _on_column(atom, strict=True)).eval
@@ -173,7 +182,15 @@ class _ColumnAtom:
     def answer(self, file: DataFile, strict: bool) -> bool:
         if strict:
             return self._all_match(_metrics_of(file))
-        return not self._outside(file) and self._could_match(_metrics_of(file))
+        number = self._number
+        if number is not None and number.excludes(range_of(file.metrics, number.column)):
+            return False
+        return self._could_match(_metrics_of(file))
+
+    def could_match_within(self, range_of_column: Callable[[int], Range | None]) -> bool:
+        """The same question, of a block of files."""
+        number = self._number
+        return number is None or not number.excludes(range_of_column(number.column))
 
 
 class _SpecPruning:
@@ -353,8 +370,6 @@ def _joined(
     return first
 
 
-_NUMBERED = (IntegerType, LongType, DateType, TimestampType, TimestamptzType)
-"""Types whose values, and bounds, are whole numbers."""
 _EXCLUDED: dict[Operator, Callable[[int, int, int], bool]] = {
     Operator.EQUAL: lambda low, high, value: value < low or value > high,
     Operator.LESS: lambda low, _, value: low >= value,
@@ -364,31 +379,31 @@ _EXCLUDED: dict[Operator, Callable[[int, int, int], bool]] = {
 }
 
 
-def _outside(atom: Atom) -> Callable[[DataFile], bool]:
-    """Tells files whose bounds exclude the comparison; False is no answer.
+@dataclass(frozen=True, slots=True)
+class _NumberTest:
+    """A comparison with a whole number, asked of the bounds of a column.
 
-    Only for whole numbers. pyiceberg's evaluator says the same, and needs many times as long, which is most
-    of the time of a plan that is decided by bounds.
+    pyiceberg's evaluator says the same, and needs many times as long, which is most of the time of a plan
+    that is decided by bounds.
     """
-    if not isinstance(atom, Compare) or not isinstance(atom.field.type, _NUMBERED):
-        return lambda _: False
-    excluded = _EXCLUDED.get(atom.operator)
-    if excluded is None or type(atom.value) is not int:
-        return lambda _: False
-    number, value = atom.field.field_id, atom.value
 
-    def outside(file: DataFile) -> bool:
-        lower, upper = file.metrics.lower.get(number), file.metrics.upper.get(number)
-        if lower is None or upper is None or len(lower) not in (4, 8) or len(upper) not in (4, 8):
-            return False
-        return excluded(_number(lower), _number(upper), value)
+    column: int
+    excluded: Callable[[int, int, int], bool]
+    value: int
 
-    return outside
+    @classmethod
+    def of(cls, atom: Atom) -> _NumberTest | None:
+        """None of a comparison that is not with a whole number, or that no bounds exclude."""
+        if not isinstance(atom, Compare) or not isinstance(atom.field.type, NUMBERED):
+            return None
+        excluded = _EXCLUDED.get(atom.operator)
+        if excluded is None or type(atom.value) is not int:
+            return None
+        return cls(atom.field.field_id, excluded, atom.value)
 
-
-def _number(bound: bytes) -> int:
-    """Four bytes, if the file is older than the widening of its column."""
-    return int.from_bytes(bound, "little", signed=True)
+    def excludes(self, known: Range | None) -> bool:
+        """Whether no value within these bounds can pass; False is no answer."""
+        return known is not None and self.excluded(*known, self.value)
 
 
 def _is_float(value: float) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 
 from headgate.errors import CorruptLakeError, InvalidInputError
@@ -212,17 +212,10 @@ class PathChange:
 
     @classmethod
     def from_json(cls, source: JsonObject) -> PathChange:
-        def count(name: str) -> int:
-            return source.optional_number(name) or 0
-
-        return cls(
-            count("files_added"),
-            count("rows_added"),
-            count("bytes_added"),
-            count("files_removed"),
-            count("rows_removed"),
-            count("bytes_removed"),
-        )
+        # A commit to many partitions has as many of these: only what is there is looked at.
+        told = (name for name in _COUNTS if source.fields.get(name) is not None)
+        return cls(**{name: source.number(name) for name in told})
 
 
+_COUNTS = tuple(count.name for count in fields(PathChange))
 NOTHING_CHANGED = PathChange()

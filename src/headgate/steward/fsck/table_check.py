@@ -256,7 +256,7 @@ def _seen_metadata(metadata: TableMetadata) -> SeenMetadata:
 
 def _read_manifest(data: bytes, manifest: Manifest) -> ReadManifest:
     entries = tuple(decode_manifest(data, manifest))
-    check_blocks(data, manifest)
+    check_blocks(data, manifest, entries)
     live = tuple(entry for entry in entries if entry.status is not Status.DELETED)
     return ReadManifest(SeenManifest(len(data), _counts(entries), tuple(map(_file, live))), live)
 
