@@ -143,6 +143,9 @@ class RowOperation:
 
     def changed(self, found: RowChange, whole: Sequence[PlannedFile] = ()) -> Changed:
         """The change with the rows that were found, and without the files that go as a `whole`."""
+        staying = [planned for planned in whole if self._must_stay(planned.file.path)]
+        whole = [planned for planned in whole if planned not in staying]
+        found = replace(found, deleted=found.deleted | self._live_positions(staying))
         counts = RowCounts(
             deleted=sum(self._live_rows(planned) for planned in whole) + len(found.deleted),
             updated=len(found.updated),
@@ -222,22 +225,35 @@ class RowOperation:
         )
 
     def _is_emptied(self, planned: PlannedFile, found: RowChange) -> bool:
-        """Whether no live row of a file is left: then the file goes.
-
-        Unless the transaction has updated rows of it and others know the file: that rows live on elsewhere
-        must be told by position.
-        """
+        """Whether no live row of a file is left: then the file goes."""
         path = planned.file.path
-        if not _is_own(path, self.target) and (
-            path in found.updated.by_file or path in self.change.updated or path in self.change.to_rewrite
-        ):
+        if self._must_stay(path) or (path in found.updated.by_file and not _is_own(path, self.target)):
             return False
         left = self._live_rows(planned) - len(found.deleted.in_file(path)) - len(found.updated.in_file(path))
         return left == 0
 
+    def _must_stay(self, path: str) -> bool:
+        """Whether a file that others know stays, even if no row of it is left.
+
+        The transaction has updated rows of it before: that they live on elsewhere must be told by position.
+        """
+        touched = path in self.change.updated or path in self.change.to_rewrite
+        return touched and not _is_own(path, self.target)
+
     def _live_rows(self, planned: PlannedFile) -> int:
-        dead = read_positions(self.target.driver, self.target.loader, planned.deletes)
-        return planned.file.record_count - len(dead.in_file(planned.file.path))
+        return planned.file.record_count - len(self._dead(planned))
+
+    def _live_positions(self, files: Sequence[PlannedFile]) -> Positions:
+        return Positions.of(
+            {
+                planned.file.path: BitMap64(range(planned.file.record_count)) - self._dead(planned)
+                for planned in files
+            }
+        )
+
+    def _dead(self, planned: PlannedFile) -> BitMap64:
+        told = read_positions(self.target.driver, self.target.loader, planned.deletes)
+        return told.in_file(planned.file.path)
 
 
 def finished(change: TableChange, target: Target, engine: RowEngine) -> TableChange:
@@ -282,12 +298,13 @@ def _by_role(files: Sequence[PlannedFile], own: set[str]) -> dict[Role, list[Pla
 
 
 def _is_needed(positions: DataFile, change: TableChange, target: Target) -> bool:
-    """Whether a position file tells of more than files of the transaction that are gone again.
+    """Whether a position file tells of more than files that the transaction leaves no row of.
 
-    What it tells of files that others know is needed even if they are gone: some rows may live on elsewhere.
+    What it tells of a file whose other rows live on elsewhere is needed even if the file is gone.
     """
     told = target.loader.positions(positions).by_file
-    return any(not _is_own(path, target) or _is_there(path, change, target) for path in told)
+    moved = change.rewritten | change.compacted
+    return any(path in moved or _is_there(path, change, target) for path in told)
 
 
 def _taken_away(change: TableChange, gone: Sequence[PlannedFile]) -> TableChange:

@@ -22,7 +22,9 @@ from headgate.commit.log import CommitLog, Progress
 from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
 from headgate.core.candidates import Beginning, candidates
 from headgate.core.conflict import Rebasable, find_conflicts, next_step, resolve
+from headgate.core.footprint import Footprint
 from headgate.core.isolation import Isolation
+from headgate.core.moved_reads import following, moves_rows
 from headgate.core.retry import Effort, RetryPolicy
 from headgate.core.settings import EARLY
 from headgate.envelope import Envelope
@@ -109,6 +111,7 @@ class Transaction(NotedChanges):
         self._yielding: tuple[TxId, ...] = ()
         self._state = base
         self._unchecked: tuple[Record, ...] = ()
+        self._moves: tuple[Record, ...] = ()
         self._changes = Changes()
         self._rows: RowCounts | None = None
         self._isolation = isolation
@@ -429,16 +432,19 @@ class Transaction(NotedChanges):
 
     def _judge(self) -> None:
         """Refuses what contradicts the versions that were read so far, and what is pending at the last."""
-        if self._refuse_completed(self._changes).carries:
-            # One by one: rows that were carried over one compaction can meet what came after it.
+        carries = self._refuse_completed(self._changes).carries
+        if carries or any(map(moves_rows, self._unchecked)):
+            # One by one: what was carried over one compaction, or read before it, can meet what came after.
             for record in self._unchecked:
                 self._carry_over(record)
+                if moves_rows(record):
+                    self._moves = (*self._moves, record)
         self._unchecked = ()
         self._yielding = self._refuse_pending(self._changes)
 
     def _refuse_completed(self, changes: Changes) -> Rebasable:
         chosen = candidates(self._beginning, self._unchecked)
-        ours = changes.footprint(self._txid, self._isolation)
+        ours = self._footprint(changes)
         conflicts = find_conflicts(ours, (one.record for one in chosen), self._evidence)
         outcome = resolve(conflicts)
         if isinstance(outcome, Rebasable):
@@ -447,10 +453,13 @@ class Transaction(NotedChanges):
         was_pending = {one.record.version for one in chosen if one.was_pending}
         raise TransactionConflictError(conflict_text(conflicts, was_pending), next_step(conflicts), conflicts)
 
+    def _footprint(self, changes: Changes) -> Footprint:
+        """What the rules compare: also what was read, at the places to which it has been moved since."""
+        return following(changes.footprint(self._txid, self._isolation), self._moves, self._evidence)
+
     def _carry_over(self, record: Record) -> None:
         """Carries row changes over a compaction that `record` made, or the other way round."""
-        ours = self._changes.footprint(self._txid, self._isolation)
-        conflicts = find_conflicts(ours, [record], self._evidence)
+        conflicts = find_conflicts(self._footprint(self._changes), [record], self._evidence)
         if not conflicts:
             return
         from headgate import writing  # loads pyiceberg, which only tables need

@@ -169,3 +169,35 @@ def test_rows_that_an_overwrite_took_out_of_a_file_are_told(lake: hg.Lake) -> No
         ("delete", 2, 0),
         ("insert", 2, 7),
     ]
+
+
+def test_what_is_told_of_a_delete_that_was_carried_over_a_compaction_of_some_files() -> None:
+    """One position file told of files that were compacted, and of others: each row is told once."""
+    lake = made(MemoryStore(), sorted_by=[], partition_by=[])
+    tx = other(lake).transaction()
+    tx.table("t.t").delete("id IN (1, 3, 5, 9)")
+    with other(lake).transaction() as compacting:
+        some = [file.path for file in lake.table("t.t").files() if file.version < 4]
+        compact_files(compacting, "t.t", some)
+    before = tx.commit().version - 1
+    told = other(lake).table("t.t").changes_arrow(before).to_pylist()
+    assert sorted((row["_change_type"], row["id"]) for row in told) == [
+        ("delete", 1),
+        ("delete", 3),
+        ("delete", 5),
+        ("delete", 9),
+    ]
+
+
+def test_what_is_told_of_rows_whose_file_was_gone_by_then() -> None:
+    """Row 20: the row went with its file, and is not told again by who deleted it by position."""
+    lake = made(MemoryStore(), sorted_by=[], partition_by=[])
+    tx = other(lake).transaction()
+    tx.table("t.t").delete("id = 1")
+    first = other(lake).table("t.t").delete("id < 4").version
+    last = tx.commit().version
+    assert last is not None and first is not None
+    told = other(lake).table("t.t").changes_arrow(first - 1, last).to_pylist()
+    assert sorted((row["_change_type"], row["id"], row["_version"]) for row in told) == [
+        ("delete", number, first) for number in range(4)
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
@@ -13,6 +14,7 @@ from headgate.refusals import TransactionConflictError
 from headgate.storage.memory import MemoryStore
 from headgate.table import Table
 from headgate.transaction import Transaction
+from tests.compactions import compact_files
 from tests.examples import examples
 from tests.lake.row_model import DDL, Append, Operation, Row, contending, operations, ordered, rows_of
 
@@ -69,8 +71,21 @@ def test_one_after_another(setup: Setup, history: list[list[Operation]], layout:
                 assert rows_of(tx.table("a.b").read_arrow()) == ordered(rows)
         assert tx.result.version == lake.version == before + tx.result.changed
         versions[lake.version] = rows
+        require_feed(table, before, lake.version)
     for version, there in versions.items():
         assert rows_of(table.read_arrow(version=version)) == ordered(there)
+
+
+def require_feed(table: Table, before: int, after: int) -> None:
+    """The rows before, without what is told to be gone, and with what has come, are the rows after."""
+    told = Counter(rows_of(table.read_arrow(version=before)))
+    changes = table.changes_arrow(before, after).to_pylist()
+    for change in changes:
+        row = Row(change["id"], change["n"], change["p"])
+        came = change["_change_type"] in ("insert", "update_after")
+        told[row] += 1 if came else -1
+    assert ordered(told.elements()) == rows_of(table.read_arrow(version=after)), changes
+    assert all(count >= 0 for count in told.values()), changes
 
 
 # --- several at once ----------------------------------------------------------------------------------------
@@ -118,17 +133,22 @@ class Open:
 
 @dataclass(frozen=True)
 class Round:
-    """What each writer does next, in a transaction that it begins if it has none; then some commit."""
+    """What each writer does next, in a transaction that it begins if it has none; then some commit.
+
+    Before each of these commits all files may be compacted.
+    """
 
     work: tuple[tuple[Operation, ...], ...]
     commits: tuple[int, ...]
+    compacts: tuple[bool, ...]
 
 
 def rounds(writers: int) -> st.SearchStrategy[list[Round]]:
     work = st.tuples(*[st.lists(contending(), min_size=1, max_size=2).map(tuple)] * writers)
     order = st.tuples(st.permutations(range(writers)), st.integers(2, writers))
     commits = order.map(lambda chosen: tuple(chosen[0][: chosen[1]]))
-    return st.lists(st.builds(Round, work, commits), min_size=2, max_size=3)
+    compacts = st.tuples(*[st.booleans()] * writers)
+    return st.lists(st.builds(Round, work, commits, compacts), min_size=2, max_size=3)
 
 
 LEVELS = ("snapshot", "write-serializable", "serializable")
@@ -161,10 +181,20 @@ def at_once(data: st.DataObject, isolation: str) -> None:
                 running[number] = Open(writers[number].transaction(), rows, rows)
             for step in steps:
                 running[number].do(step)
-        for number in each.commits:
+        for number, compacts in zip(each.commits, each.compacts, strict=False):
+            if compacts:
+                compacted(table)
             if number in running:
+                before = table._lake.version
                 rows = committed(running.pop(number), rows, isolation)
                 assert rows_of(table.read_arrow()) == ordered(rows)
+                require_feed(table, before, table._lake.version)
+
+
+def compacted(table: Table) -> None:
+    with table._lake.transaction() as tx:
+        compact_files(tx, table.name, [file.path for file in table.files()])
+        tx.set_properties({"compacted": tx.txid})  # also if there is no file
 
 
 def committed(done: Open, rows: list[Row], isolation: str) -> list[Row]:

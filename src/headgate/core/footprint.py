@@ -17,10 +17,15 @@ from headgate.model.retention import Retention
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Rows that were looked for: which ones, and the files that could hold them at the base, mark to path."""
+    """Rows that were looked for: which ones, and the files that could hold them, mark to path.
+
+    Those of the base, and those to which compactions have moved them since; `lost` if it cannot be told where
+    that was.
+    """
 
     selection: Selection
     files: Mapping[str, str] = field(default_factory=dict)
+    lost: bool = False
 
     @classmethod
     def of(cls, selection: Selection, paths: Iterable[str]) -> Read:

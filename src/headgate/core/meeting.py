@@ -123,7 +123,10 @@ class Meeting:
         self, reads: Iterable[Read], *theirs: Marks, except_for: Set[str] = frozenset()
     ) -> str | None:
         """The files that we read and that are in one of `theirs`, in words."""
-        return self.named({mark for read in reads for mark in read.files} - except_for, *theirs)
+        known = list(reads)
+        if any(read.lost for read in known) and any(some is None or some - except_for for some in theirs):
+            return "files to which rows were moved that you read"
+        return self.named({mark for read in known for mark in read.files} - except_for, *theirs)
 
     def same_rows(self, ours: Mapping[str, BitMap64], *, deleted: bool, updated: bool) -> str | None:
         """The rows of `ours` that they deleted, or updated, too, in words; None if there are none.

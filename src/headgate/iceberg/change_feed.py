@@ -14,11 +14,13 @@ from functools import cached_property
 from pyroaring import BitMap64
 
 from headgate.commit.driver import Driver
-from headgate.iceberg.data_file import Content, DataFile, Entry, Status
+from headgate.iceberg.avro import Wanted
+from headgate.iceberg.bound import partition_key
+from headgate.iceberg.data_file import Content, DataFile, Entry, Manifest, Status
 from headgate.iceberg.directories import Role, role_of
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
-from headgate.iceberg.planning import DeleteIndex
+from headgate.iceberg.planning import DeleteIndex, place_of
 from headgate.iceberg.positions import Positions, read_positions
 from headgate.model.footprint import below_table, file_mark
 from headgate.model.table import TableCommit
@@ -101,14 +103,15 @@ class _Feed:
                 yield from self._rows(ChangeType.DELETE, file, self._dead_before(file))
 
     def _marked(self) -> Iterator[ChangedRows]:
-        """Rows that were changed by position in files that others had written."""
+        """Rows that were changed by position in files that others had written.
+
+        Not those of files that were gone before, or go with all their rows: they are told as gone.
+        """
         for role, positions in self._positions.items():
             for path, rows in positions.by_file.items():
-                if path in self._own:
-                    continue
-                file = self._older_file(path, role, rows)
-                changed = rows - self._dead_before(file)
-                if changed:
+                file = None if path in self._own else self._file_with_rows(path)
+                changed = BitMap64() if file is None else rows - self._dead_before(file)
+                if file is not None and changed:
                     yield ChangedRows(_OF_POSITIONS[role], self._version.number, file, changed)
 
     def _rows(self, change: ChangeType, file: DataFile, without: BitMap64) -> Iterator[ChangedRows]:
@@ -185,17 +188,36 @@ class _Feed:
             return file.path in self._all_positions.by_file
         return file_mark(file.path) in footprint.rewritten
 
-    def _older_file(self, path: str, role: Role, rows: BitMap64) -> DataFile:
-        """A data file of which only a position file tells. Its rows are found by its path."""
+    def _file_with_rows(self, path: str) -> DataFile | None:
+        """A data file on which this version was committed, unless it is gone with all its rows."""
         removed = {file.path: file for file in self._files(Content.DATA, Status.DELETED)}
         if path in removed:
-            return removed[path]
-        teller = next(
-            file
-            for file in self._position_files
-            if role_of(file.path) is role and self._loader.positions(file).in_file(path)
-        )
-        return DataFile(path, teller.partition, teller.spec_id, rows.max() + 1, 0)
+            return removed[path] if self._is_rewritten(removed[path]) else None
+        return self._files_before.get(path)
+
+    @cached_property
+    def _files_before(self) -> dict[str, DataFile]:
+        """The data files on which this version was committed, in the partitions of its position files."""
+        before = self._version.before
+        if before is None:
+            return {}
+        places = {place_of(file) for file in self._files(Content.POSITION_DELETES, Status.ADDED)}
+        specs = {spec_id for spec_id, _ in places}
+        manifests = [
+            manifest
+            for manifest in self._loader.manifests(before)
+            if manifest.content is Content.DATA and manifest.spec_id in specs
+        ]
+
+        def wanted(manifest: Manifest) -> Wanted:
+            return Wanted(lambda partition: (manifest.spec_id, partition_key(partition)) in places)
+
+        return {
+            entry.file.path: entry.file
+            for entries in self._loader.entries(manifests, wanted)
+            for entry in entries
+            if entry.status is not Status.DELETED
+        }
 
     def _dead_before(self, file: DataFile) -> BitMap64:
         """The rows of a file that were deleted before this version."""

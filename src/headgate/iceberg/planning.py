@@ -176,7 +176,7 @@ class DeleteIndex:
             if lower is not None and lower == upper:
                 self._by_path.setdefault(lower, []).append((file, number))
             else:
-                self._by_partition.setdefault(_place(file), []).append((file, number))
+                self._by_partition.setdefault(place_of(file), []).append((file, number))
 
     def applying_to(self, file: DataFile, sequence_number: int) -> tuple[DataFile, ...]:
         """Those that may tell of rows of a data file, oldest first."""
@@ -190,8 +190,8 @@ class DeleteIndex:
         """
         if not self._by_path and not self._by_partition:
             return ()
-        path, place = file.path.encode(), _place(file)
-        alone = [found for found in self._by_path.get(path, ()) if _place(found[0]) == place]
+        path, place = file.path.encode(), place_of(file)
+        alone = [found for found in self._by_path.get(path, ()) if place_of(found[0]) == place]
         shared = [found for found in self._by_partition.get(place, ()) if _within(path, found[0])]
         numbered = [found for found in (*alone, *shared) if found[1] >= sequence_number]
         return tuple(sorted(numbered, key=lambda found: (found[1], found[0].path)))
@@ -203,7 +203,8 @@ class DeleteIndex:
                 yield path.decode(), file
 
 
-def _place(file: DataFile) -> tuple[Any, ...]:
+def place_of(file: DataFile) -> tuple[Any, ...]:
+    """The spec and the partition of a file: position files tell of data files of the same place only."""
     return file.spec_id, partition_key(file.partition)
 
 

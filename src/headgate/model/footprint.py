@@ -255,4 +255,9 @@ def shared_partitions(
 def _key(partition: SpecPartition) -> str:
     # As it is stored: there NaN equals itself, and values that are kept as text are text.
     spec_id, values = partition
-    return repr([spec_id, *map(_to_json, values)])
+    return repr([spec_id, *(_to_json(_unsigned_zero(value)) for value in values)])
+
+
+def _unsigned_zero(value: Any) -> Any:
+    """Zero is one key, whatever its sign."""
+    return 0.0 if isinstance(value, float) and value == 0 else value
