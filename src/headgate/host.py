@@ -5,6 +5,7 @@ Everything above receives a `Host`, so a simulation can put a fake clock and a s
 
 from __future__ import annotations
 
+import atexit
 import getpass
 import os
 import random
@@ -13,11 +14,12 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Hashable, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
-from weakref import WeakValueDictionary
+from typing import Any, Protocol, TypeAlias, TypeVar
+from weakref import WeakSet, WeakValueDictionary
 
 from headgate.forks import renew_after_fork
 from headgate.model.identifiers import TxId
@@ -81,6 +83,10 @@ class Host(Protocol):
         ...
 
 
+LAST_TASKS_SECONDS = 2.0
+"""How long the end of the process waits for tasks that are under way."""
+
+
 class _Workers:
     """Threads that carry out tasks.
 
@@ -93,26 +99,31 @@ class _Workers:
     """
 
     def __init__(self) -> None:
-        self._tasks: SimpleQueue[tuple[int, Callable[[], Any], SimpleQueue[tuple[int, Any]]]] = SimpleQueue()
+        self._tasks: _Tasks = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._here = threading.local()
+        _all_workers.add(self)
 
     def run(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
-        answers: SimpleQueue[tuple[int, Any]] = SimpleQueue()
-        if getattr(self._here, "is_worker", False):
-            for number, task in enumerate(tasks):
-                _carry_out(number, task, answers)
-        else:
-            self._hand_out(tasks, answers)
-        finished = dict(answers.get() for _ in tasks)
+        batch = _Batch()
+        try:
+            if getattr(self._here, "is_worker", False):
+                for number, task in enumerate(tasks):
+                    batch.carry_out(number, task)
+            else:
+                self._hand_out(tasks, batch)
+            finished = dict(batch.answers.get() for _ in tasks)
+        except BaseException:
+            batch.is_abandoned = True  # by a Ctrl-C: nobody waits for what has not begun
+            raise
         for number in range(len(tasks)):
             if isinstance(finished[number], _Raised):
                 raise finished[number].error
         return [finished[number] for number in range(len(tasks))]
 
-    def _hand_out(self, tasks: Sequence[Callable[[], T]], answers: SimpleQueue[tuple[int, Any]]) -> None:
+    def _hand_out(self, tasks: Sequence[Callable[[], T]], batch: _Batch) -> None:
         for number, task in enumerate(tasks):
-            self._tasks.put((number, task, answers))
+            self._tasks.put((number, task, batch))
         if not self._staffed(min(REQUESTS_AT_ONCE, max(len(tasks), self._tasks.qsize()))):
             self._empty_the_queue()
 
@@ -120,7 +131,7 @@ class _Workers:
         """Starts threads until there are as many as wanted; False if the system does not let us."""
         while len(self._threads) < wanted:
             name = f"headgate-{len(self._threads) + 1}"
-            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            thread = threading.Thread(target=self._work, args=(self._tasks,), name=name, daemon=True)
             try:
                 thread.start()
             except RuntimeError:
@@ -129,10 +140,11 @@ class _Workers:
             self._threads.append(thread)
         return True
 
-    def _work(self) -> None:
+    def _work(self, tasks: _Tasks) -> None:
         self._here.is_worker = True
-        while True:
-            _carry_out(*self._tasks.get())
+        while (waiting := tasks.get()) is not None:
+            number, task, batch = waiting
+            batch.carry_out(number, task)
 
     def _empty_the_queue(self) -> None:
         while True:
@@ -140,14 +152,55 @@ class _Workers:
                 waiting = self._tasks.get_nowait()
             except Empty:
                 return
-            _carry_out(*waiting)
+            if waiting is not None:
+                number, task, batch = waiting
+                batch.carry_out(number, task)
+
+    def stop(self, seconds: float) -> float:
+        """Lets no task begin any more, and waits for those under way; returns what is left of `seconds`."""
+        # Whoever has work after this gets threads of their own, or does it without.
+        tasks, threads = self._tasks, self._threads
+        self._tasks, self._threads = SimpleQueue(), []
+        with suppress(Empty):
+            while True:
+                tasks.get_nowait()
+        for _ in threads:
+            tasks.put(None)
+        until = time.monotonic() + seconds
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        return max(0.0, until - time.monotonic())
 
 
-def _carry_out(number: int, task: Callable[[], Any], answers: SimpleQueue[tuple[int, Any]]) -> None:
-    try:
-        answers.put((number, task()))
-    except BaseException as error:  # noqa: BLE001 — raised again by whoever asked
-        answers.put((number, _Raised(error)))
+_Tasks: TypeAlias = "SimpleQueue[tuple[int, Callable[[], Any], _Batch] | None]"
+"""What waits to be done; None for a thread that is to end."""
+_all_workers: WeakSet[_Workers] = WeakSet()
+
+
+def _stop_all_workers() -> None:
+    """Tasks that nobody waits for any more, after a Ctrl-C: one inside of Arrow would abort the process."""
+    left = LAST_TASKS_SECONDS
+    for workers in list(_all_workers):
+        left = workers.stop(left)
+
+
+atexit.register(_stop_all_workers)
+
+
+class _Batch:
+    """Tasks that were handed out together, and the answers to whoever waits for them."""
+
+    def __init__(self) -> None:
+        self.answers: SimpleQueue[tuple[int, Any]] = SimpleQueue()
+        self.is_abandoned = False
+
+    def carry_out(self, number: int, task: Callable[[], Any]) -> None:
+        if self.is_abandoned:
+            return
+        try:
+            self.answers.put((number, task()))
+        except BaseException as error:  # noqa: BLE001 — raised again by whoever asked
+            self.answers.put((number, _Raised(error)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from headgate.model.probe import ProbeReport, Promise
 from headgate.model.record import Record
 from headgate.model.state import LakeState
 from headgate.opening import check_callable, check_divisor, check_heartbeat, checked_policy, opened_store
-from headgate.refusals import TransactionConflictError, gave_up
+from headgate.refusals import ExpiredBaseError, TransactionConflictError, gave_up
 from headgate.result import CommitResult, Diagnosis, Resolution
 from headgate.steward.hooks.hook import Hook
 from headgate.steward.hooks.runner import HookRunner
@@ -499,9 +499,9 @@ class Lake(LakeStewardship, LakeServices, LakeRetention, LakeObjects):
             try:
                 with tx:
                     change(tx)
-            except (InvalidInputError, NotFoundError, AlreadyExistsError):
+            except (InvalidInputError, NotFoundError, AlreadyExistsError, ExpiredBaseError):
                 # The base may be older than what others have seen: a table or a column that is missing there
-                # can exist by now.
+                # can exist by now, and its files can have gone with it.
                 newest = self._refreshed()
                 if run == self._retry.attempts or newest.version <= base.version:
                     raise

@@ -118,22 +118,24 @@ class LakeStewardship:
     def _give_up_dead_plans(self, patience: timedelta) -> tuple[tuple[TxId, ...], CommitResult | None]:
         """Cancels plans that nobody carries out. Whoever else ends one meanwhile does not stop recovery."""
         for _ in range(self._retry.attempts):
-            dead = self._dead_plans(patience)
+            seen, dead = self._dead_plans(patience)
             if not dead:
                 break
             try:
-                return dead, self._run(("recover",), partial(_cancel_all, plans=dead))
+                # On what was seen: who ended one of them since then is noticed.
+                return dead, self._run(("recover",), partial(_cancel_all, plans=dead), seen)
             except ConflictError:
                 continue  # completed or cancelled by another one: look again
         return (), None
 
-    def _dead_plans(self, patience: timedelta) -> tuple[TxId, ...]:
+    def _dead_plans(self, patience: timedelta) -> tuple[LakeState, tuple[TxId, ...]]:
+        """The newest version, and the plans that were pending then and that nobody carries out."""
         newest = self._refreshed()
         if not newest.plans or self.replica_of is not None:
-            return ()
+            return newest, ()
         scheduled = [self._log.record(plan.version) for plan in newest.plans.values()]
         running = self._announcements.running(is_over=newest.cancelled.__contains__)
-        return dead_plans(newest.plans, scheduled, running, self._driver.host.now(), patience)
+        return newest, dead_plans(newest.plans, scheduled, running, self._driver.host.now(), patience)
 
     def metrics(self) -> Metrics:
         """What this handle has done since it was opened: commits, conflicts, hooks, requests, bytes."""

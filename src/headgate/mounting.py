@@ -25,7 +25,7 @@ from headgate.files.csv_file import Dialect, checked_delimiter
 from headgate.files.rows import FileRows, inferred
 from headgate.files.source import SourceFile, has_format
 from headgate.files.text_file import SCHEMA as TEXT_SCHEMA
-from headgate.iceberg.arrow import concatenated
+from headgate.iceberg.arrow import concatenated, first_rows
 from headgate.iceberg.binding import bind_text
 from headgate.iceberg.columns import require_sound
 from headgate.iceberg.projection import projected
@@ -181,8 +181,7 @@ class Mounted:
             missing = None if missing is None else missing - rows.num_rows
             if missing is not None and missing <= 0:
                 break
-        rows = concatenated(found, wanted)
-        return rows if at_most is None else rows.slice(0, at_most)
+        return first_rows(concatenated(found, wanted), at_most)
 
     def frame(
         self, spark: SparkSession, where: str | Column | None, columns: Sequence[str] | None

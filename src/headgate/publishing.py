@@ -29,19 +29,26 @@ def publish(
 ) -> None:
     """Announces `table`; the hint ends at the newest version that anybody has announced.
 
+    `newest` tells the table that is at the same place by now, whatever its name: it may be another one.
+
     Two writers may announce at the same time, and the older one may write its hint last; each therefore looks
     again after writing, and puts the newer one into the hint. If the metadata of that one is not there yet,
     its writer will write the hint later than we did.
     """
     driver.put(_metadata_key(table), metadata(table))
     for _ in range(MAX_ROUNDS):
-        driver.put(f"{table.location}/metadata/version-hint.text", str(version_of(table)).encode())
+        driver.put(hint_key(table.location), str(version_of(table)).encode())
         now = newest()
-        if now is None or now == table or now.location != table.location:
+        if now is None or now == table:
             return
         if driver.tail(_metadata_key(now), 1) is None:
             return
         table = now
+
+
+def hint_key(location: str) -> str:
+    """Where engines look for the newest announced version of the table at a place."""
+    return f"{location}/metadata/version-hint.text"
 
 
 def _metadata_key(table: TableRef) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import random
 from collections.abc import Iterator, Sequence
@@ -224,6 +225,9 @@ def test_rows_without_columns_are_still_counted(monkeypatch: pytest.MonkeyPatch)
     assert table.read_arrow(columns=["later"])["later"].to_pylist() == [None] * 9
     monkeypatch.undo()
     assert table.read_arrow(columns=[], where="n > 3").num_rows == 5
+    assert table.read_arrow(columns=[], where="n > 3", limit=100).num_rows == 5
+    assert table.read_arrow(columns=[], where="n > 300", limit=100).num_rows == 0
+    assert table.read_arrow(columns=[], limit=2).num_rows == 2
     assert table.read_arrow(where="true").num_rows == 9
 
 
@@ -236,3 +240,38 @@ def test_files_are_told_apart_by_field_ids_alone() -> None:
     table.append(pa.table({"b": pa.array([1], pa.int32()), "a": pa.array([2], pa.int32())}))
     assert table.read_arrow().select(["a", "b"]).to_pylist() == [{"a": 2, "b": 1}] * 2
     assert table.read_arrow(where="a = 2").num_rows == 2
+
+
+@pytest.mark.parametrize("kind", ["STRUCT<u: UUID>", "ARRAY<UUID>", "MAP<STRING, UUID>"])
+def test_a_file_without_selected_rows_may_have_uuids_inside_of_others(kind: str) -> None:
+    table = Lake.init(MemoryStore()).create_table("db.t", f"id INT, u {kind}")
+    assert table.read_arrow().num_rows == 0
+    table.append(pa.table({"id": pa.array([1, 2, 4], pa.int32())}))
+    assert table.read_arrow(where="id = 3").num_rows == 0
+    assert not table.delete("id = 3").changed
+    assert table.read_arrow(where="id = 9", columns=["id"]).num_rows == 0
+
+
+def foreign(**columns: Any) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table(columns), out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"no Parquet at all",
+        foreign(place=[1], n=pa.array([1], pa.duration("s"))),
+        foreign(place=[1], n=[{"x": 1}]),
+    ],
+    ids=["text", "a type that Iceberg lacks", "another column"],
+)
+def test_a_file_that_is_not_of_the_table_is_named(data: bytes) -> None:
+    table = filled([1, 2, 3])
+    ((file, store),) = [(file, table._lake._driver.store) for file in table.files()]
+    store.put(table._lake._table_loader().key(file.path), data)
+    fresh = Lake.open(store).table(table.name)
+    for where in (None, "n > 1"):
+        with pytest.raises(CorruptLakeError, match=r"cannot be read|has a column"):
+            fresh.read_arrow(where=where)

@@ -375,6 +375,15 @@ def test_a_csv_mount_is_read_as_its_files_are(lake: hg.Lake, inbox: Path) -> Non
         table.read_arrow(columns=["nme"])
 
 
+def test_rows_of_a_mount_are_counted_without_columns(lake: hg.Lake, inbox: Path) -> None:
+    lake.mount_csv("sales.inbox", inbox)
+    mounted = lake.table("sales.inbox")
+    assert mounted.read_arrow(columns=[]).num_rows == 3
+    assert mounted.read_arrow(columns=[], where="id > 1").num_rows == 2
+    assert mounted.read_arrow(columns=[], limit=9).num_rows == 3
+    assert mounted.read_arrow(columns=[], limit=2).num_rows == 2
+
+
 def test_columns_stay_what_they_were_when_the_directory_was_mounted(lake: hg.Lake, inbox: Path) -> None:
     lake.mount_csv("raw.orders", inbox)
     table, version = lake.table("raw.orders"), lake.version

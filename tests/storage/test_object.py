@@ -10,7 +10,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
+import obstore
 import pytest
 from obstore import exceptions as reasons
 
@@ -23,7 +25,7 @@ from headgate.errors import (
     StorageRefusedError,
     UnsupportedError,
 )
-from headgate.storage.capabilities import Page
+from headgate.storage.capabilities import Page, Tail
 from headgate.storage.location import open_store
 from headgate.storage.object import ERRORS, ObjectStore, storage_error
 from headgate.testing.s3 import S3Server
@@ -345,3 +347,22 @@ def test_a_client_that_breaks_off_is_a_storage_that_does_not_answer(monkeypatch:
     with pytest.raises(NoAnswerError) as caught:
         store.get("a")
     assert "key" not in caught.value.problem.replace("keys", "")
+
+
+@pytest.mark.parametrize("length", [0, 3, 10])
+def test_the_end_of_an_object_where_it_cannot_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    """As on Azure, whose client refuses it before anything is sent: its size is asked for first."""
+    store = ObjectStore(obstore.store.MemoryStore(), "memory://azure")
+    store.put("a/key", b"0123456789"[:length])
+    given = obstore.get
+
+    def without_ends(store: Any, key: str, options: object = None) -> object:
+        if options is not None:
+            raise reasons.NotSupportedError("Azure does not support suffix range requests")
+        return given(store, key)
+
+    monkeypatch.setattr(obstore, "get", without_ends)
+    assert store.tail("a/key", 4) == Tail(b"0123456789"[:length][-4:], length)
+    assert store.tail("a/other", 4) is None

@@ -146,7 +146,12 @@ class Driver:
             for number, task in left:  # each of them is given to one thread
                 results[number] = task()
 
-        self.host.together([work] * at_most)
+        try:
+            self.host.together([work] * at_most)
+        except BaseException:
+            for _ in left:
+                pass  # by an error, or a Ctrl-C: nobody waits for the rest
+            raise
         return [results[number] for number in range(len(tasks))]
 
     def put(self, key: str, data: bytes) -> None:

@@ -381,11 +381,19 @@ def concatenated(tables: Sequence[pa.Table], schema: Schema) -> pa.Table:
     """All rows, in a table of `schema`."""
     if not schema.fields:  # Arrow would lose how many they are
         return without_columns(sum(table.num_rows for table in tables))
-    return (
-        pa.concat_tables(tables)
-        if tables
-        else schema_to_pyarrow(schema, include_field_ids=False).empty_table()
-    )
+    return pa.concat_tables(tables) if tables else no_rows(schema_to_pyarrow(schema, include_field_ids=False))
+
+
+def no_rows(schema: pa.Schema) -> pa.Table:
+    """A table without rows; Arrow's own way to make one does not know UUIDs inside of other types."""
+    return pa.Table.from_batches([], schema)
+
+
+def first_rows(rows: pa.Table, limit: int | None) -> pa.Table:
+    """At most so many rows. Of rows without columns, Arrow's own way makes as many as it is asked for."""
+    if limit is None or limit >= rows.num_rows:
+        return rows
+    return rows.slice(0, limit) if rows.column_names else without_columns(limit)
 
 
 def without_columns(count: int) -> pa.Table:

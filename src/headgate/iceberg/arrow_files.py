@@ -12,6 +12,7 @@ from headgate.commit.driver import Driver
 from headgate.iceberg.arrow import (
     concatenated,
     data_file,
+    first_rows,
     fitted,
     footer_of,
     nan_counts,
@@ -98,8 +99,7 @@ def read_rows(
         dead = _dead(driver, loader, group)
         tables += driver.read_at_once([partial(reading.rows, file, dead) for file in group])
         missing = None if limit is None else limit - sum(table.num_rows for table in tables)
-    rows = concatenated(tables, schema)
-    return rows if limit is None else rows.slice(0, limit)
+    return first_rows(concatenated(tables, schema), limit)
 
 
 def read_located(

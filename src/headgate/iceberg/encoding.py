@@ -13,6 +13,7 @@ COMPRESSION = "zstd"
 ROW_GROUP_ROWS = 256 * 1024
 """A reader passes over whole groups. Smaller ones would let it pass over more, and cost more to read all."""
 SAMPLED_ROWS = 64 * 1024
+SAMPLES = 16
 MOST_DISTINCT = 0.5
 """The share of different values in a sample from which on a dictionary does not pay: it would be about as
 long as the values themselves, and cost a second page to write and to read."""
@@ -39,13 +40,22 @@ def dictionaries(rows: pa.Table) -> list[str]:
     Arrow gives every column a dictionary, until it is a mebibyte long: up to 128 Ki keys or moments that are
     all different are written there first, and then their numbers.
     """
-    sample = rows.slice(0, SAMPLED_ROWS)
+    sample = _sampled(rows)
     return [
         path
         for field, column in zip(sample.schema, sample.columns, strict=True)
         if pa.types.is_nested(field.type) or _repeats(column)
         for path in _leaves(field.name, field.type)
     ]
+
+
+def _sampled(rows: pa.Table) -> pa.Table:
+    """Some of the rows, from all over: the first ones may be unlike the rest."""
+    if rows.num_rows <= SAMPLED_ROWS:
+        return rows
+    length = SAMPLED_ROWS // SAMPLES
+    step = (rows.num_rows - length) // (SAMPLES - 1)
+    return pa.concat_tables(rows.slice(number * step, length) for number in range(SAMPLES))
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField
 
 from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
-from headgate.iceberg.arrow import concatenated, without_columns
+from headgate.iceberg.arrow import concatenated, no_rows, without_columns
 from headgate.iceberg.bound import Bound, fields_of
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
@@ -31,6 +32,8 @@ Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
 _NO_COLUMNS = pa.table({})
+_DAMAGE = (pa.ArrowException, OSError, ValueError, OverflowError, UnsupportedPyArrowTypeException)
+"""What reading a file can end in that is damaged, or that is not one of the table's."""
 
 
 class FileReading:
@@ -66,7 +69,7 @@ class FileReading:
             return [one for one in self._driver.read_at_once(tasks) if one is not None] or [opened.nothing()]
         except FileNotFoundError as error:
             raise self._loader.missing(key) from error
-        except (pa.ArrowInvalid, OSError) as error:
+        except _DAMAGE as error:
             raise CorruptLakeError(f"{file.path} cannot be read: {error}") from error
 
 
@@ -147,12 +150,10 @@ class _OpenFile:
         return columns, selected(rows, self._test.only).to_numpy(zero_copy_only=False).copy()
 
     def nothing(self) -> _Found:
-        return _Found(self._as_in(self._wanted, self._parquet.schema.empty_table()), range(0))
+        return _Found(self._as_in(self._wanted, no_rows(self._parquet.schema)), range(0))
 
     def _as_in(self, projection: Projection, rows: pa.Table) -> pa.Table:
         """The rows as a schema has them: columns are found by field id, as Iceberg wants it."""
-        if not projection.schema.fields:
-            return rows.select([])  # which still knows how many they are
         return projection.of(rows, [self._fields[name] for name in rows.column_names], self._file.path)
 
     def _read(self, group: _Group, schema: Schema, known: pa.Table = _NO_COLUMNS) -> pa.Table:

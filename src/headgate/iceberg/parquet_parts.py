@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from headgate.commit.driver import Driver
 from headgate.iceberg.metrics import chunk_start
+from headgate.storage.capabilities import ReadRanges
 
 WHOLE_BYTES = 8 * 1024 * 1024
 """Up to here a file is fetched at once: the requests for its parts would be dearer than its bytes."""
@@ -21,7 +22,7 @@ TAIL_BYTES = 64 * 1024
 
 def open_parquet(driver: Driver, key: str, size_bytes: int) -> ParquetParts:
     """The file at `key`, about so long. `FileNotFoundError`, also while it is read; Arrow's if it is none."""
-    if size_bytes <= WHOLE_BYTES:
+    if size_bytes <= WHOLE_BYTES or not isinstance(driver.store, ReadRanges):
         data = driver.get(key)
         if data is None:
             raise FileNotFoundError(key)
@@ -29,7 +30,7 @@ def open_parquet(driver: Driver, key: str, size_bytes: int) -> ParquetParts:
     tail = driver.tail(key, TAIL_BYTES)
     if tail is None:
         raise FileNotFoundError(key)
-    if len(tail.data) == tail.object_bytes:  # a storage that gives nothing less
+    if len(tail.data) == tail.object_bytes:  # it is shorter than it should be, or nothing less is given
         return ParquetParts(_Whole(tail.data))
     start = tail.object_bytes - len(tail.data)
     return ParquetParts(_OnStorage(driver, key, tail.object_bytes, _Part(start, tail.data)))
@@ -103,6 +104,8 @@ class _OnStorage:
 
     def opened(self, group: pq.RowGroupMetaData | None = None, columns: Sequence[str] = ()) -> Any:
         places = [] if group is None else _joined(_places(group, columns))
+        if places and (places[0].start < 0 or places[-1].stop > self.size_bytes):
+            raise pa.ArrowInvalid("its footer tells of columns outside of the file")
         parts = map(_Part, (place.start for place in places), self.fetched(places) if places else [])
         return pa.PythonFile(_File(self, [*parts, self.tail]), mode="r")
 

@@ -54,6 +54,8 @@ def projected(rows: pa.Table, schema: Schema, place: str) -> pa.Table:
 def _projected(
     rows: pa.Table, fields: Sequence[NestedField], schema: Schema, wanted: pa.Schema, place: str
 ) -> pa.Table:
+    if not schema.fields:
+        return rows.select([])  # which still knows how many they are
     present = {field.field_id: (column, field) for column, field in zip(rows.columns, fields, strict=True)}
     columns = []
     for field, arrow in zip(schema.fields, wanted, strict=True):

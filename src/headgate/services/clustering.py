@@ -14,7 +14,6 @@ from headgate.compacting import Rewriting
 from headgate.core.compaction.clusters import plan_clustering
 from headgate.core.compaction.plans import details, in_plans, without_pending
 from headgate.core.compaction.segments import Group, Segment
-from headgate.core.lookup import found_table
 from headgate.core.windows import window_of
 from headgate.engines import rewriter_for
 from headgate.errors import ConflictError, HeadgateError
@@ -30,9 +29,11 @@ from headgate.model.compaction import CompactionProgress
 from headgate.model.identifiers import TxId
 from headgate.model.json_object import Json, encode
 from headgate.model.plan import Service
+from headgate.model.state import LakeState
 from headgate.preparation import virtual_path
 from headgate.refusals import TransactionConflictError
 from headgate.services.segments import LiveTable, live_table
+from headgate.services.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,12 +66,10 @@ class Clusterer:
         One plan after the other, each a part of the groups. If one cannot be completed it is cancelled and
         its error raised; those before it are complete.
         """
-        state = self.lake._refreshed()
-        uuid = found_table(state, self.name).uuid
-        live = self._live()
+        state, live, chosen = undisturbed(self.lake._checkpoints, lambda: self._looked_at(where))
         clustering = clustering_by(by, live.metadata.schema, self.name, z=zorder)
-        chosen = self._chosen(live, where)
-        free = without_pending(chosen, [one for one in state.plans.values() if one.table == uuid])
+        plans = [one for one in state.plans.values() if one.table == live.metadata.uuid]
+        free = without_pending(chosen, plans)
         newest = state.version.number
         complete = plan_clustering(free, newest, self.lake.divisor)
         groups = [group for group in complete if not _is_clustered(live, group, clustering)]
@@ -84,9 +83,11 @@ class Clusterer:
             files_clustered=_files(complete) - _files(groups),
         )
 
-    def _live(self) -> LiveTable:
-        lake = self.lake
-        return live_table(lake._table_loader(), lake._refreshed(), self.name, lake.divisor)
+    def _looked_at(self, where: str | None) -> tuple[LakeState, LiveTable, tuple[Segment, ...]]:
+        """The newest version, the table there, and the files of it that are to be clustered."""
+        lake, state = self.lake, self.lake._refreshed()
+        live = live_table(lake._table_loader(), state, self.name, lake.divisor)
+        return state, live, self._chosen(live, where)
 
     def _chosen(self, live: LiveTable, where: str | None) -> tuple[Segment, ...]:
         if where is None:

@@ -16,10 +16,16 @@ from headgate.compacting import Rewriting
 from headgate.core.compaction.due import plan_compaction
 from headgate.core.compaction.outlook import TableOutlook, paths_of
 from headgate.core.compaction.plans import Unworkable, details, groups_of, in_plans, without_pending
-from headgate.core.compaction.segments import Group, Segment
+from headgate.core.compaction.segments import Group
 from headgate.core.lookup import found_table
 from headgate.engines import rewriter_for
-from headgate.errors import CommitUnknownError, ConflictError, HeadgateError, NotFoundError
+from headgate.errors import (
+    CommitUnknownError,
+    ConflictError,
+    CorruptLakeError,
+    HeadgateError,
+    NotFoundError,
+)
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.rewriting import RewriteGroup, Rewriter, Rewritten
 from headgate.iceberg.target import Target
@@ -32,6 +38,7 @@ from headgate.refusals import TransactionConflictError
 from headgate.services.looks import Looks
 from headgate.services.segments import LiveTable, live_table
 from headgate.services.tally import Tally
+from headgate.services.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,6 +108,9 @@ class Compactor:
 
     def outlook(self, table: str | None = None) -> tuple[TableOutlook, ...]:
         """The tables, or one of them, with what is due there. Changes nothing."""
+        return undisturbed(self.lake._checkpoints, lambda: self._outlooks(table))
+
+    def _outlooks(self, table: str | None) -> tuple[TableOutlook, ...]:
         state = self.lake._refreshed()
         names = sorted(state.tables) if table is None else [table]
         if table is not None:
@@ -128,22 +138,25 @@ class Compactor:
         """
         in_vain = 0
         while in_vain < MAX_IN_VAIN:
-            state = self.lake._refreshed()
-            name = _name(state, uuid)
-            if name is None:
+            due = undisturbed(self.lake._checkpoints, lambda: self._due(uuid, newest))
+            if due is None:
                 return True
-            live = self._live(state, name)
-            then = [s for s in self._free(state, uuid, live) if s.covers.last <= newest]
-            due = plan_compaction(then, newest, self._divisor, live.policy)
-            if not due:
-                return True
-            plan = self._schedule(name, next(in_plans(due, live.policy)))
+            plan = self._schedule(*due)
             done = plan is not None and self._carry_out(plan)
             in_vain = 0 if done else in_vain + 1
         return False
 
-    def _free(self, state: LakeState, uuid: str, live: LiveTable) -> tuple[Segment, ...]:
-        return without_pending(live.segments, self._plans(state, uuid))
+    def _due(self, uuid: str, newest: int) -> tuple[str, Sequence[Group]] | None:
+        """The name of a table, and what the next plan for it is about; None if nothing is due."""
+        state = self.lake._refreshed()
+        name = _name(state, uuid)
+        if name is None:
+            return None
+        live = self._live(state, name)
+        free = without_pending(live.segments, self._plans(state, uuid))
+        then = [segment for segment in free if segment.covers.last <= newest]
+        due = plan_compaction(then, newest, self._divisor, live.policy)
+        return (name, next(in_plans(due, live.policy))) if due else None
 
     def _schedule(self, name: str, groups: Sequence[Group]) -> PendingPlan | None:
         """Publishes a plan; None if another compactor was faster, or the table is gone."""
@@ -161,7 +174,7 @@ class Compactor:
 
     def _take_over(self, state: LakeState, only: str | None) -> None:
         """Carries out the plans that nobody seems to be carrying out, or gives them up."""
-        dead = set(self.lake._dead_plans(self.patience))
+        _, dead = self.lake._dead_plans(self.patience)
         for plan in self._plans(state):
             if only is not None and plan.table != only:
                 continue
@@ -193,6 +206,8 @@ class Compactor:
         except CommitUnknownError:
             raise  # it may be complete; if not, somebody takes it over
         except HeadgateError as error:
+            if isinstance(error, CorruptLakeError) and plan.txid not in self.lake._refreshed().plans:
+                return False  # somebody else ended it, and what it was about was expired
             self._give_up(plan, type(error).__name__)
             raise
         except KeyboardInterrupt as interrupt:

@@ -33,6 +33,7 @@ from headgate.model.table import TableRef
 from headgate.refusals import TransactionConflictError
 from headgate.result import CommitResult
 from headgate.services.sweep import Doomed, OnProgress, Sweep
+from headgate.services.undisturbed import undisturbed
 from headgate.services.walk import Walk
 from headgate.steward.steward import Steward
 from headgate.transaction import Transaction
@@ -68,12 +69,13 @@ class Expiring:
         Whoever dies before the record is decided has changed nothing; after it, the next expire deletes what
         is left. Costs requests for what is expired, and some for each table.
         """
+        checkpoints = self.steward.checkpoints
         if dry_run:
-            return self._dry_run(policy)
+            return undisturbed(checkpoints, lambda: self._dry_run(policy))
         done: list[Planned] = []
-        result = self._commit(policy, done)
+        result = undisturbed(checkpoints, lambda: self._commit(policy, done))
         planned = done[0]
-        swept = Sweep(self.steward).run(progress)
+        swept = undisturbed(checkpoints, lambda: Sweep(self.steward).run(progress))
         version = result.version if result.changed else None
         return self._report(policy, version, planned, swept)
 

@@ -9,6 +9,7 @@ from pyroaring import BitMap64
 
 from headgate.core.compaction.policy import CompactionPolicy, policy_of
 from headgate.core.compaction.segments import Group, Segment
+from headgate.core.lookup import found_table
 from headgate.iceberg.bound import partition_key
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
@@ -39,8 +40,8 @@ class LiveTable:
 
 
 def live_table(loader: TableLoader, state: LakeState, name: str, divisor: int) -> LiveTable:
-    """The table of a name in a state. Reads its manifests, and its delete files."""
-    metadata = loader.metadata(state.tables[name].metadata)
+    """The table of a name in a state; `NotFoundError` if there is none. Reads manifests and delete files."""
+    metadata = loader.metadata(found_table(state, name).metadata)
     files = plan(loader, metadata, None).files
     # All at once; one by one below they are at hand.
     read_positions(loader.driver, loader, [delete for planned in files for delete in planned.deletes], ())

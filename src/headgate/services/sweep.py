@@ -8,7 +8,7 @@ snapshots next to an expired one need is all that any kept one needs of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -27,7 +27,7 @@ from headgate.model.record import Record
 from headgate.model.retention import Retention
 from headgate.model.state import LakeState
 from headgate.model.table import TableAction, TableCommit, TableRef
-from headgate.publishing import version_of
+from headgate.publishing import hint_key, version_of
 from headgate.services.walk import Walk
 from headgate.steward.steward import Steward
 
@@ -174,19 +174,31 @@ class Sweep:
     def _publish(self, newest: LakeState, doomed: Doomed) -> None:
         """Announces tables whose announcement is about to lose the file that it names."""
         driver = self.steward.log.driver
-        for name, ref in newest.tables.items():
+        for ref in newest.tables.values():
             start = f"{ref.location}/metadata/v"
             if not any(key.startswith(start) for key in doomed.metadata):
                 continue
-            hint = driver.get(f"{ref.location}/metadata/version-hint.text")
+            hint = driver.get(hint_key(ref.location))
             if hint is None or hint.decode("ascii", "replace").strip() != str(version_of(ref)):
-                self.steward.publish(name, ref)
+                self.steward.publish(ref)
 
     def _delete(self, doomed: Doomed, progress: OnProgress) -> None:
         done = 0
         for phase in doomed.phases():
             delete_all(self.steward, phase, partial(_tell, progress, done, doomed.objects))
             done += len(phase)
+        announce_again(self.steward, doomed.metadata)
+
+
+def announce_again(steward: Steward, deleted: Collection[str]) -> None:
+    """Announces tables at places whose announcement was deleted: somebody may have made one there meanwhile.
+
+    Who does so after this look announces the table itself, after the deletion.
+    """
+    if any(key.endswith("/version-hint.text") for key in deleted):
+        for ref in steward.checkpoints.refresh().tables.values():
+            if hint_key(ref.location) in deleted:
+                steward.publish(ref)
 
 
 def _tell(progress: OnProgress, before: int, of: int, gone: int) -> None:
@@ -305,7 +317,7 @@ class _TableSweep:
         taken = {ref.location for ref in self.walk.newest.tables.values()}
         for _, commit in self.seen.commits:
             if commit.action is TableAction.DROP and commit.table.location not in taken:
-                self.found.metadata[f"{commit.table.location}/metadata/version-hint.text"] = 0
+                self.found.metadata[hint_key(commit.table.location)] = 0
 
 
 _OF_POSITIONS = (Role.POSITIONS_DELETED, Role.POSITIONS_UPDATED)

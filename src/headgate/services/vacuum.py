@@ -22,10 +22,11 @@ from headgate.model.identifiers import TxId
 from headgate.model.record import Record
 from headgate.model.state import LakeState
 from headgate.model.table import TableAction, TableCommit, TableRef
-from headgate.publishing import version_of
+from headgate.publishing import hint_key, version_of
 from headgate.refusals import TransactionConflictError
 from headgate.services.expire import Run
-from headgate.services.sweep import OnProgress, delete_all
+from headgate.services.sweep import OnProgress, announce_again, delete_all
+from headgate.services.undisturbed import undisturbed
 from headgate.steward.steward import Steward
 from headgate.storage.capabilities import ShowLeftovers, Stored
 from headgate.transaction import Transaction
@@ -77,7 +78,7 @@ class Vacuum:
         """
         limit = self.steward.log.driver.host.now() - older_than if older_than else None
         for tried in range(1, TRIES + 1):
-            seen, litter = self._look(limit, progress)
+            seen, litter = undisturbed(self.steward.checkpoints, lambda: self._look(limit, progress))
             leftovers = self._leftovers(limit)
             if dry_run:
                 return _report(litter, leftovers, (), dry_run=True)
@@ -134,7 +135,7 @@ class Vacuum:
         driver = self.steward.log.driver
         after = {}
         for location, versions in published.items():
-            hint = (driver.get(f"{location}/metadata/version-hint.text") or b"").decode("ascii", "replace")
+            hint = (driver.get(hint_key(location)) or b"").decode("ascii", "replace")
             after[location] = versions | {int(hint)} if hint.strip().isdecimal() else versions
         return after
 
@@ -181,6 +182,7 @@ class Vacuum:
     def _delete(self, litter: Litter, leftovers: tuple[Stored, ...], progress: OnProgress) -> None:
         keys = [*litter.objects, *(key for objects in litter.of_dead.values() for key in objects)]
         delete_all(self.steward, keys, lambda gone: progress("objects", gone, len(keys)))
+        announce_again(self.steward, keys)
         store = self.steward.log.driver.store
         for one in leftovers:
             assert isinstance(store, ShowLeftovers)

@@ -77,9 +77,7 @@ class Steward:
 
     def after_commit(self, state: LakeState, record: Record, timings: dict[str, float]) -> Aftermath:
         """What is due once `record` is decided and `state` is the lake after it. Raises for no failure."""
-        announcing = [
-            (f"publishing {t.name}", partial(self._announce, t.name, t.table)) for t in published(record)
-        ]
+        announcing = [(f"publishing {t.name}", partial(self._announce, t.table)) for t in published(record)]
         postponed = [
             *self._attempted(announcing),
             *self._attempted([("checkpoint and clean-up", partial(self._checkpoint, state))]),
@@ -106,7 +104,7 @@ class Steward:
         """
         loader = self.loader()
         there = [t for t in published(record) if loader.find_metadata(t.table.metadata) is not None]
-        self.log.driver.host.together([partial(self.publish, t.name, t.table) for t in there])
+        self.log.driver.host.together([partial(self.publish, t.table) for t in there])
         self._checkpoint(state)
         self._look_back(state.version)
         hooks = tuple(HookRun(name, HookState.DONE) for name in record.hooks)
@@ -124,18 +122,24 @@ class Steward:
         store = self.log.driver.store
         return commit_event(record, self.log.identity.lake_id, store.describe(), store.uri())
 
-    def _announce(self, name: str, table: TableRef) -> None:
+    def _announce(self, table: TableRef) -> None:
         """Publishes a table after a commit: once for all threads of this process that have just committed."""
         announced = self.log.companion(f"announced {table.location}", Announced)
-        announced.announce(table, partial(self.publish, name))
+        announced.announce(table, self.publish)
 
-    def publish(self, name: str, table: TableRef) -> None:
+    def publish(self, table: TableRef) -> None:
         """Announces a table, as it was or as it is by now, to engines that open it by path."""
         loader = self.loader()
+
+        def newest() -> TableRef | None:
+            # By its place: it may have another name by now, or another one may have taken its place.
+            tables = self.checkpoints.refresh().tables.values()
+            return next((ref for ref in tables if ref.location == table.location), None)
+
         publish(
             self.log.driver,
             table,
-            newest=lambda: self.checkpoints.refresh().tables.get(name),
+            newest=newest,
             metadata=lambda ref: loader.metadata(ref.metadata).data,
         )
 
@@ -176,7 +180,7 @@ class Steward:
         record, digest = self.log.decided(version)
         newest = self.checkpoints.refresh()
         for table in published(record):
-            if newest.tables.get(table.name) == table.table:
+            if table.table in newest.tables.values():
                 self.publish_unless_broken(table.name, table.table)
         if version == boundary_at_or_before(version, self.log.identity.divisor):
             # Nobody looks for it again once the entry is there.
@@ -189,7 +193,7 @@ class Steward:
         That is damage, which `fsck` tells of, and no reason to leave other tables and hooks as they are.
         """
         try:
-            self.publish(name, table)
+            self.publish(table)
         except CorruptLakeError as error:
             return f"{name}: {error.problem}"
         return None

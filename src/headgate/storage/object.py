@@ -192,11 +192,17 @@ class ObjectStore:
         return self._read_from(key, lambda: bytes(obstore.get(self._store, key).bytes()))
 
     def tail(self, key: str, length_bytes: int) -> Tail | None:
-        def end() -> Tail:
-            found = obstore.get(self._store, key, options={"range": {"suffix": length_bytes}})
-            return Tail(bytes(found.bytes()), found.meta["size"])
+        return self._read_from(key, lambda: self._end_of(key, length_bytes))
 
-        return self._read_from(key, end)
+    def _end_of(self, key: str, length_bytes: int) -> Tail:
+        try:
+            found = obstore.get(self._store, key, options={"range": {"suffix": length_bytes}})
+        except reasons.NotSupportedError:  # Azure gives no end of which it is not told where it begins
+            size = obstore.head(self._store, key)["size"]
+            start = max(0, size - length_bytes)
+            data = obstore.get_range(self._store, key, start=start, end=size) if size else b""
+            return Tail(bytes(data), size)
+        return Tail(bytes(found.bytes()), found.meta["size"])
 
     def ranges(self, key: str, ranges: Sequence[range]) -> list[bytes] | None:
         starts, ends = [part.start for part in ranges], [part.stop for part in ranges]
