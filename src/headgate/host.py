@@ -142,19 +142,16 @@ class _Workers:
 
     def _work(self, tasks: _Tasks) -> None:
         self._here.is_worker = True
-        while (waiting := tasks.get()) is not None:
-            number, task, batch = waiting
-            batch.carry_out(number, task)
+        # Nothing of a task is held while the next one is waited for.
+        while _did(tasks.get()):
+            pass
 
     def _empty_the_queue(self) -> None:
         while True:
             try:
-                waiting = self._tasks.get_nowait()
+                _did(self._tasks.get_nowait())
             except Empty:
                 return
-            if waiting is not None:
-                number, task, batch = waiting
-                batch.carry_out(number, task)
 
     def stop(self, seconds: float) -> float:
         """Lets no task begin any more, and waits for those under way; returns what is left of `seconds`."""
@@ -172,8 +169,19 @@ class _Workers:
         return max(0.0, until - time.monotonic())
 
 
-_Tasks: TypeAlias = "SimpleQueue[tuple[int, Callable[[], Any], _Batch] | None]"
+_Waiting: TypeAlias = "tuple[int, Callable[[], Any], _Batch] | None"
 """What waits to be done; None for a thread that is to end."""
+_Tasks: TypeAlias = "SimpleQueue[_Waiting]"
+
+
+def _did(waiting: _Waiting) -> bool:
+    if waiting is None:
+        return False
+    number, task, batch = waiting
+    batch.carry_out(number, task)
+    return True
+
+
 _all_workers: WeakSet[_Workers] = WeakSet()
 
 
