@@ -355,4 +355,5 @@ class Changes:
             cancels=frozenset(self.cancels),
             tagged=frozenset(version.number for version in self.tags.set.values()),
             expires=self.expires,
+            plan=self.plan,
         )

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import headgate as hg
 from headgate.core.fold import MAX_CANCELLED
 from headgate.errors import NoAnswerError
 from headgate.model.identifiers import TxId
+from headgate.model.plan import Service
 from headgate.storage.intercept import Proceed, intercepted
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Create, Failed, Get, Request
@@ -185,3 +187,22 @@ def test_the_plans_of_a_dropped_table_are_over() -> None:
     tx.complete(plan)
     with pytest.raises(hg.ConflictError, match="is not pending"):
         tx.commit()
+
+
+@pytest.mark.parametrize("service", ["compaction", "clustering"])
+def test_a_plan_for_files_that_were_replaced_meanwhile_is_refused(service: Service) -> None:
+    """It could never be completed. Rows that were deleted in them, or files beside them, do not matter."""
+    lake = hg.Lake.init(MemoryStore())
+    table = lake.create_table("t.t", "id BIGINT")
+    table.append(pa.table({"id": [1, 2, 3]}))
+    (file,) = table.files()
+    planning, late = lake.transaction(), lake.transaction()
+    for tx in (planning, late):
+        tx.plan(service, "t.t", [file.path], [])
+    table.delete("id = 1")
+    table.append(pa.table({"id": [4]}))
+    planning.commit()
+    lake.cancel(planning.txid)
+    table.overwrite(pa.table({"id": [5]}))
+    with pytest.raises(hg.ConflictError, match=r"it replaced 1 of the files .* \[rule 23:"):
+        late.commit()

@@ -11,6 +11,7 @@ from headgate.core.evidence import EVERY_ROW, Selection
 from headgate.core.isolation import Isolation
 from headgate.model.footprint import Upserted, file_mark
 from headgate.model.identifiers import TxId
+from headgate.model.plan import PendingPlan
 from headgate.model.record import PropertyChange
 from headgate.model.retention import Retention
 
@@ -115,7 +116,8 @@ class ObjectFootprint:
 class Footprint:
     """What a transaction read and changes, as far as the rules need to know.
 
-    `tagged` are the versions that it gives names to, `expires` is what it leaves of earlier versions.
+    `tagged` are the versions that it gives names to, `expires` is what it leaves of earlier versions, `plan`
+    the table service that it schedules.
     """
 
     txid: TxId
@@ -127,3 +129,4 @@ class Footprint:
     cancels: frozenset[TxId] = frozenset()
     tagged: frozenset[int] = frozenset()
     expires: Retention | None = None
+    plan: PendingPlan | None = None

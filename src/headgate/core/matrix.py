@@ -255,7 +255,7 @@ MATRIX: tuple[Row, ...] = (
         "copy-on-write change, overwrite, compaction of F",
         "the same file",
         ALWAYS_FAILS,
-        (OnTable(rules.compacted_file_is_replaced),),
+        (OnTable(rules.compacted_file_is_replaced), OnRecord(rules.planned_file_is_gone)),
     ),
     Row(
         24,

@@ -130,6 +130,20 @@ def compacted_file_is_replaced(at: Meeting) -> str | None:
     return None if files is None else f"it replaced files that you compact: {files}"
 
 
+def planned_file_is_gone(ours: Footprint, other: Record) -> str | None:
+    """Row 23, for the plan of a table service: it could never be completed."""
+    plan = ours.plan
+    if plan is None or plan.inputs is None:
+        return None
+    gone = set[str]()
+    for commit in other.tables:
+        if commit.table.uuid == plan.table and commit.footprint is not None:
+            files = commit.footprint
+            for marks in (files.removed, files.rewritten, files.compacted):
+                gone |= plan.inputs if marks is None else plan.inputs & marks
+    return f"it replaced {len(gone)} of the files that you plan to rewrite" if gone else None
+
+
 def compacted_file_lost_rows(at: Meeting) -> str | None:
     """Row 24."""
     files = at.named(at.mine.compacted, at.files.deleted, at.files.updated)
