@@ -144,7 +144,7 @@ class RowOperation:
     def changed(self, found: RowChange, whole: Sequence[PlannedFile] = ()) -> Changed:
         """The change with the rows that were found, and without the files that go as a `whole`."""
         staying = [planned for planned in whole if self._must_stay(planned.file.path)]
-        whole = [planned for planned in whole if planned not in staying]
+        whole = [planned for planned in whole if not self._must_stay(planned.file.path)]
         found = replace(found, deleted=found.deleted | self._live_positions(staying))
         counts = RowCounts(
             deleted=sum(self._live_rows(planned) for planned in whole) + len(found.deleted),
