@@ -7,12 +7,11 @@ none, and every table is announced as it is.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import count
-from typing import TypeVar
 
 import pytest
 
@@ -23,25 +22,16 @@ from headgate.storage.intercept import intercepted
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Put
 from tests.lake.aging import DAY, AgingHost, AgingLake, Clock, rows
+from tests.steward.crashes import OneByOne
 
-T = TypeVar("T")
 HOUR = timedelta(hours=1)
 AT_ONCE = timedelta(0)
 STRIDE = 9
 """Every so-manieth request is a moment at which the other one comes."""
 
 
-class OneByOne(AgingHost):
-    """Requests in an order that is the same each time, and nothing in the background."""
-
-    def together(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
-        return [task() for task in tasks]
-
-    def background(self, work: Callable[[], None], name: str) -> bool:
-        return False
-
-    def sleep(self, seconds: float) -> None:
-        self._clock.pass_time(timedelta(seconds=seconds))
+class Surroundings(OneByOne, AgingHost):
+    """Requests in an order that is the same each time, at any time that a test wants."""
 
 
 class World:
@@ -49,7 +39,7 @@ class World:
 
     def __init__(self, aging: AgingLake) -> None:
         self.aging = aging
-        self.host = OneByOne(aging.clock)
+        self.host = Surroundings(aging.clock)
 
     def opened(self, before_request: Callable[[object], None] | None = None) -> hg.Lake:
         store = self.aging.store
@@ -114,7 +104,7 @@ def world() -> World:
     store._times = dict(told.store._times)
     aging = copy.copy(told)
     aging.store, aging.clock, aging.truth = store, clock, dict(told.truth)
-    aging.lake = hg.Lake.open(store, host=OneByOne(clock))
+    aging.lake = hg.Lake.open(store, host=Surroundings(clock))
     return World(aging)
 
 
