@@ -51,6 +51,9 @@ class Subject:
         """Runs a step; what goes wrong is in `missing`, and a process that is gone leaves."""
         timed = step.label is not None
         limit = limit_seconds if timed else PREPARATION_SECONDS
+        if timed:
+            # What others have left in memory goes to disk first: it would hold up whoever comes next.
+            os.sync()
         try:
             return self.process.call(self.name, step.operation, step.arguments, limit, timed=timed)
         except StoppedError as error:
