@@ -19,6 +19,8 @@ from tests.process.writers import Progress, WriterProcess
 
 WRITERS = 8
 COMMITS = int(os.environ.get("HEADGATE_SOAK_COMMITS", "10"))
+DEADLINE_SECONDS = 240.0 + 4.0 * COMMITS
+"""However long it is to go on, a writer that hangs is found."""
 
 
 def make_lake(place: Path) -> hg.Lake:
@@ -62,7 +64,7 @@ def test_two_compactors_beside_eight_writers(tmp_path: Path) -> None:
         process.go()
     for writer in writers:
         # A conflict that its caller sees ends a writer.
-        assert writer.finish() == 0, writer.errors
+        assert writer.finish(DEADLINE_SECONDS) == 0, writer.errors
         assert len(writer.told) == COMMITS
     stop(compactors)
     for compactor in compactors:
@@ -88,7 +90,7 @@ def test_a_compactor_that_is_killed_leaves_its_work_to_others(tmp_path: Path) ->
     for compactor in killed:
         compactor.send(signal.SIGKILL)
     for writer in writers:
-        assert writer.finish() == 0, writer.errors
+        assert writer.finish(DEADLINE_SECONDS) == 0, writer.errors
     for compactor in killed:
         assert compactor.finish() == -signal.SIGKILL
     check_rows(lake)

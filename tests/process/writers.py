@@ -82,9 +82,9 @@ class WriterProcess:
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def finish(self) -> int:
+    def finish(self, deadline_seconds: float = DEADLINE_SECONDS) -> int:
         """Waits for the end and returns the exit code (negative: the signal that killed it)."""
-        code = self.process.wait(DEADLINE_SECONDS)
+        code = self.process.wait(deadline_seconds)
         self._reader.join()
         assert self.process.stdin is not None and self.process.stdout is not None
         assert self.process.stderr is not None
