@@ -14,6 +14,7 @@ from headgate.core.fsck.sight import Trouble, trouble_with
 from headgate.core.fsck.tables import Hint, hinted_version, judge_hint
 from headgate.model.fsck import Finding
 from headgate.model.identifiers import Version
+from headgate.publishing import hint_key
 from headgate.steward.fsck.sight import Sight, attempt
 from headgate.steward.fsck.table_check import TableCheck
 
@@ -40,7 +41,7 @@ class PublishedCheck:
         return found
 
     def _table(self, table: TableVersion, versions: Mapping[int, TableVersion]) -> list[Finding]:
-        key = f"{table.ref.location}/metadata/version-hint.text"
+        key = hint_key(table.ref.location)
         data = self.sight.get(key)
         if isinstance(data, Trouble):
             return [trouble_with(key, data)]
