@@ -3,6 +3,8 @@ SHELL := /bin/bash
 PYTHON_IN_VENV := .venv/bin/python
 SEEDS ?= 10000
 EXAMPLES ?= 20
+# Tests start many processes; without compiled files each of them would compile Headgate anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test places check format reference docs screens wheel explore sim search bench bench-full clean
 

@@ -29,6 +29,7 @@ from benchmarks.workloads import (
     beside,
     commit_latency,
     compaction,
+    limit,
     merges,
     opening,
     planning,
@@ -43,6 +44,7 @@ from benchmarks.workloads.section import Section
 SECTIONS: Sequence[Section] = (
     commit_latency.SECTION,
     appenders.SECTION,
+    limit.SECTION,
     scans.SECTION,
     planning.SECTION,
     merges.SECTION,

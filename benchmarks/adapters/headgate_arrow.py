@@ -19,6 +19,7 @@ import headgate as hg
 from headgate.changes import TableChange
 from headgate.host import SystemHost
 from headgate.iceberg.data_file import DataFile
+from headgate.lake import Lake
 from headgate.storage.location import open_store
 from headgate.table import Table
 
@@ -57,7 +58,7 @@ class Headgate:
         self._strategy, self._shared = strategy, shared
         self._url = url
         self._options = dict(options or {}) if url else {"fsync": "true" if fsync else "false"}
-        self._lakes: dict[str, hg.Lake] = {}
+        self._lakes: dict[str, Lake] = {}
         self._prepared: DataFile | None = None
         self._rows: pa.Table | None = None
         self._small: Table | None = None
@@ -70,19 +71,19 @@ class Headgate:
     def _where(self, name: str) -> str:
         return f"{self._url}/{name}" if self._url else str(self._place / name)
 
-    def _made(self, name: str) -> hg.Lake:
+    def _made(self, name: str) -> Lake:
         store = open_store(self._where(name), self._options)
-        self._lakes[name] = hg.Lake.init(store, strategy=self._strategy)
+        self._lakes[name] = Lake.init(store, strategy=self._strategy)
         return self._lakes[name]
 
-    def _opened(self, name: str) -> hg.Lake:
-        return hg.Lake.open(open_store(self._where(name), self._options))
+    def _opened(self, name: str) -> Lake:
+        return Lake.open(open_store(self._where(name), self._options))
 
-    def _opened_by_a_stranger(self, name: str) -> hg.Lake:
+    def _opened_by_a_stranger(self, name: str) -> Lake:
         """By a handle that has seen nothing, and shares nothing with those of this process that have."""
-        return hg.Lake.open(open_store(self._where(name), self._options), host=SystemHost())
+        return Lake.open(open_store(self._where(name), self._options), host=SystemHost())
 
-    def _lake(self, name: str) -> hg.Lake:
+    def _lake(self, name: str) -> Lake:
         if name not in self._lakes:
             self._lakes[name] = self._opened(name)
         return self._lakes[name]
@@ -102,7 +103,7 @@ class Headgate:
         append = self._appender(self._lake(lake))
         return repeated(lambda number: append(str(number)), first, count, limit_seconds)
 
-    def _appender(self, lake: hg.Lake) -> Append:
+    def _appender(self, lake: Lake) -> Append:
         if self._prepared is None:
             (self._prepared,) = (planned.file for planned in lake.table(EVENTS).plan(version=2).files)
         prepared = self._prepared
@@ -215,7 +216,7 @@ class Headgate:
 
     def prepare_files(self, files: int, partitions: int) -> Outcome:
         """A table whose metadata names so many files in ten commits; one of each partition is there."""
-        lake = hg.Lake.init(open_store(self._where(f"files-{files}"), self._options), divisor=100)
+        lake = Lake.init(open_store(self._where(f"files-{files}"), self._options), divisor=100)
         self._lakes[f"files-{files}"] = lake
         columns = "part INT, id BIGINT, name STRING, amount DOUBLE"
         table = lake.create_table(EVENTS, columns, partition_by=["part"])
@@ -257,7 +258,7 @@ class Headgate:
         facts = {"numbers": self._numbers(lake), "made_up": len(report.entries)}
         return Outcome(seconds=seconds, facts=facts)
 
-    def _numbers(self, lake: hg.Lake) -> list[int]:
+    def _numbers(self, lake: Lake) -> list[int]:
         return sorted(lake.table(EVENTS).read_arrow()["n"].to_pylist())
 
     # --- requests -------------------------------------------------------------------------------------------

@@ -75,6 +75,22 @@ class Run:
         mine, other = self.median(ours, label), self.median(theirs, their_label or label)
         return None if mine is None or not other else mine / other
 
+    def paired_quartiles(self, ours: str, theirs: str, label: str) -> tuple[float | None, ...]:
+        """Our part of their time in each round: the median of these, the lower and the upper quartile.
+
+        The two were measured one right after the other, so what comes and goes on the machine in the course
+        of a run is on both sides of a ratio. None if one of them was not measured.
+        """
+        steps = [self.systems[name].steps.get(label) for name in (ours, theirs) if name in self.systems]
+        rounds = [step.seconds for step in steps if step is not None and step.seconds]
+        if len(rounds) < 2:
+            return None, None, None
+        ratios = [mine / other for mine, other in zip(*rounds, strict=True)]
+        if len(ratios) == 1:
+            return ratios[0], ratios[0], ratios[0]
+        lower, median, upper = statistics.quantiles(ratios, n=4, method="inclusive")
+        return median, lower, upper
+
     def labels(self) -> list[str]:
         """In the order in which they were measured."""
         return list(dict.fromkeys(label for system in self.systems.values() for label in system.steps))

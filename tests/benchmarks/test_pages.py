@@ -39,6 +39,17 @@ def test_a_run_comes_back_as_it_was_kept(tmp_path: Path) -> None:
     assert run.ratio("headgate", "pyiceberg", "full scan") is None
 
 
+def test_ratios_of_rounds_are_not_the_ratio_of_medians() -> None:
+    """A machine that slows down in the middle of a run slows both sides of a ratio."""
+    run = example()
+    for name, seconds in (("headgate", [1.0, 1.1, 4.0, 4.0, 4.4]), ("delta-rs", [1.0, 1.0, 1.0, 4.0, 4.0])):
+        run.systems[name].steps["write"] = Measured(seconds)
+    assert run.ratio("headgate", "delta-rs", "write") == 4.0
+    assert run.paired_quartiles("headgate", "delta-rs", "write") == pytest.approx((1.1, 1.0, 1.1))
+    assert run.paired_quartiles("headgate", "pyiceberg", "write") == (None, None, None)
+    assert run.paired_quartiles("headgate", "nobody", "write") == (None, None, None)
+
+
 def test_of_many_samples_so_many_are_kept_that_quantiles_stay() -> None:
     many = [float(number) for number in range(10_000, 0, -1)]
     few = thinned(many)
