@@ -12,6 +12,7 @@ from benchmarks.harness.system import (
     DELTA_SPARK,
     HEADGATE,
     HEADGATE_SPARK,
+    HEADGATE_UNSYNCED,
     ICEBERG_SPARK,
     IN_PROCESS,
     OF_PYTHON,
@@ -52,7 +53,7 @@ def _on_s3(server: S3Server) -> list[System]:
 
 def measure(bench: Bench) -> Run:
     with s3_server() as server:
-        python = (HEADGATE, HANDLES, DELTA_RS, PYICEBERG, *_on_s3(server))
+        python = (HEADGATE, HANDLES, HEADGATE_UNSYNCED, DELTA_RS, PYICEBERG, *_on_s3(server))
         spark = (HEADGATE_SPARK, DELTA_SPARK, ICEBERG_SPARK) if bench.on_spark else ()
         writers, appends = WRITERS[bench.size], APPENDS[bench.size]
 

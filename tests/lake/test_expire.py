@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -452,3 +453,39 @@ def test_control_can_be_rebuilt_and_recovered_after_an_expire() -> None:
     assert report.data_files == 0
     aging.require_sound()
     assert TxId(aging.lake.log(limit=1)[0].txid)
+
+
+def test_metadata_of_a_kept_version_outlives_the_files_of_its_snapshot() -> None:
+    """The table is the same at 5 and 6: the files of 5 go, and 6 is read from those of 8, by its metadata."""
+    aging = AgingLake(divisor=2)
+    lake = aging.lake
+    table = lake.create_table("t.t", "id BIGINT, n BIGINT")
+
+    def hour(work: Callable[[], object]) -> None:
+        aging.clock.pass_time(HOUR)
+        work()
+        aging.note()
+
+    hour(lambda: table.append(rows(1)))
+    hour(lambda: table.append(rows(2)))
+    hour(lambda: lake.set_properties({"k": "1"}))
+    hour(lambda: table.append(rows(3)))
+    hour(lambda: lake.set_properties({"k": "2"}))
+    hour(lambda: lake.compact(progress=lambda _: aging.clock.pass_time(HOUR)))
+    hour(lambda: table.append(rows(4)))
+
+    def expire(*, all_from: int, boundaries_from: int | None) -> None:
+        now = AgingHost(aging.clock).now()
+        committed = {entry.version: entry.committed_at for entry in lake.log()}
+        ages = {v: int((now - at).total_seconds() // 60) + 55 for v, at in committed.items()}
+        aging.clock.pass_time(HOUR)
+        older = "forever" if boundaries_from is None else f"{ages[boundaries_from]}m"
+        aging.expire(f"all:{ages[all_from]}m", f"1:{older}")
+
+    expire(all_from=5, boundaries_from=None)
+    expire(all_from=8, boundaries_from=None)
+    assert [*lake._refreshed().retention.files.values()] == [(5, 8)]
+    expire(all_from=8, boundaries_from=4)
+    assert [*lake._refreshed().retention.files.values()] == [(8,)]
+    aging.require_sound()
+    assert lake.fsck(deep=True, all_versions=True).ok

@@ -8,6 +8,7 @@ snapshots next to an expired one need is all that any kept one needs of it.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -112,11 +113,7 @@ class Sweep:
         seen: dict[str, _Seen] = {}
         self._look_at_range(walk, before, after, seen)
         self._look_at_older(walk, before, after, seen)
-        for uuid, numbers in before.files.items():
-            for number in set(numbers) - set(after.files.get(uuid, ())):
-                ref = walk.tables_at(number).get(uuid)
-                if ref is not None:
-                    seen.setdefault(uuid, _Seen()).refs[ref.metadata] = ref
+        self._look_at_files(walk, before, after, seen)
         found = Doomed()
         for uuid, table in sorted(seen.items()):
             _TableSweep(self.steward.loader(), walk, after, uuid, table, found).run()
@@ -164,6 +161,17 @@ class Sweep:
                 _keep(seen, tables)
         if gone:
             _keep(seen, walk.tables_at(after.until + 1))
+
+    def _look_at_files(self, walk: Walk, before: Retention, after: Retention, seen: dict[str, _Seen]) -> None:
+        """Snapshots whose files have stayed until now, and are needed no more."""
+        points = kept_until(after, after.until + 1, self._divisor)
+        for uuid, numbers in before.files.items():
+            for number in set(numbers) - set(after.files.get(uuid, ())):
+                ref = walk.tables_at(number).get(uuid)
+                if ref is not None:
+                    seen.setdefault(uuid, _Seen()).refs[ref.metadata] = ref
+                    # The table may be the same until the next kept version, which then needs its metadata.
+                    _keep(seen, walk.tables_at(points[bisect_left(points, number)]))
 
     @property
     def _divisor(self) -> int:
