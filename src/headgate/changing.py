@@ -84,7 +84,7 @@ class Changing:
         keys = KeyRange()
         if not spec.of(Match.NOT_MATCHED_BY_SOURCE):
             keys = engine.keys(engine.matching(spec.on))
-        operation = self._operation("merge", keys.bound)
+        operation = self._operation("merge", keys.bound, decisive=spec.depends_on_rows_it_leaves)
         return operation.changed(engine.merged(operation.plan, spec))
 
     def upsert(self, engine: MergeEngine, keys: Sequence[str]) -> Changed:
@@ -99,10 +99,10 @@ class Changing:
         upserted = looked if self.change.upserted is None else Upserted()
         return replace(done, change=replace(done.change, upserted=upserted))
 
-    def _operation(self, verb: str, bound: Bound | None) -> RowOperation:
+    def _operation(self, verb: str, bound: Bound | None, *, decisive: bool = False) -> RowOperation:
         target = self.target
         plan = visible(self.change, target.metadata, target.loader, bound)
-        operation = RowOperation(self.change, target, verb, mode_of(target, verb), bound, plan)
+        operation = RowOperation(self.change, target, verb, mode_of(target, verb), bound, plan, decisive)
         operation.announce(self.announce)
         return operation
 
@@ -122,7 +122,10 @@ def mode_of(target: Target, verb: str) -> Mode:
 
 @dataclass(frozen=True, slots=True)
 class RowOperation:
-    """One operation on rows that `bound` can be about (None: any rows), in the files of `plan`."""
+    """One operation on rows that `bound` can be about (None: any rows), in the files of `plan`.
+
+    `decisive`: what it adds depends on rows that it leaves as they are.
+    """
 
     change: TableChange
     target: Target
@@ -130,6 +133,7 @@ class RowOperation:
     mode: Mode
     bound: Bound | None
     plan: Plan
+    decisive: bool = False
 
     def announce(self, announce: Announce) -> None:
         """Tells others which files the operation may change, before it looks into them."""
@@ -184,7 +188,7 @@ class RowOperation:
         own = {file.path for file in self.change.added}
         paths = (planned.file.path for planned in self.plan.files)
         selection = selection_of(self.bound, self.target.metadata)
-        return Read.of(selection, (path for path in paths if path not in own))
+        return Read.of(selection, (path for path in paths if path not in own), decisive=self.decisive)
 
     def _marked(
         self, change: TableChange, found: RowChange, by_path: Mapping[str, PlannedFile]

@@ -84,4 +84,8 @@ class LakeRetention:
 def _tiers(given: Sequence[str]) -> Sequence[str]:
     if isinstance(given, str):
         raise InvalidInputError(f"a policy is several tiers, not {given!r}", f"write [{given!r}]")
+    if not isinstance(given, Sequence):
+        raise InvalidInputError(
+            f"a policy is several tiers, not a {type(given).__name__}", "such as ['all:1d', '1:30d']"
+        )
     return given

@@ -70,11 +70,18 @@ def _index(loader: TableLoader, manifests: Iterable[Manifest]) -> DeleteIndex:
 
 
 def _gone(loader: TableLoader, change: TableChange, current: Iterable[Manifest]) -> set[str]:
-    """The data files that the transaction saw and that others have removed since."""
+    """The data files that the deletes tell of and that others have removed."""
     if change.base is None:
         return set()
     then, now = set(loader.manifests(loader.metadata(change.base.metadata))), set(current)
-    return _live_paths(loader, then - now) - _live_paths(loader, now - then)
+    made = _live_paths(loader, now - then)
+    gone = _live_paths(loader, then - now) - made
+    # Files that were there in the beginning are in one of these, or in manifests that are still the same.
+    # Only what a delete was carried to may have come and gone since.
+    told = {path for delete in change.deletes for path in loader.positions(delete).by_file}
+    sought = {path for read in change.sought for path in read.files.values()}
+    unsure = told - sought - gone - made - {file.path for file in change.added}
+    return gone | (unsure - _live_paths(loader, then & now) if unsure else set())
 
 
 def _live_paths(loader: TableLoader, manifests: Iterable[Manifest]) -> set[str]:

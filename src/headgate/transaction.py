@@ -106,7 +106,7 @@ class Transaction(NotedChanges):
         self._base = base
         self._beginning = Beginning(base.version, pending)
         self._presence = Presence(
-            announcements, loader, self._txid, base, envelope.started_at, envelope.command
+            announcements, self._loader, self._txid, base, envelope.started_at, envelope.command
         )
         self._yielding: tuple[TxId, ...] = ()
         self._state = base

@@ -23,6 +23,7 @@ from headgate.iceberg.rewriting import Clustering, Content, RewriteGroup, Rewrit
 from headgate.iceberg.target import Target
 from headgate.model.compaction import CompactionProgress
 from headgate.model.identifiers import TxId, Version
+from headgate.services.clustering import Clusterer
 from headgate.services.compaction import MAX_IN_VAIN, CompactionInterrupt, Compactor
 from headgate.services.looks import Looks
 from headgate.storage.intercept import Proceed, intercepted
@@ -30,6 +31,7 @@ from headgate.storage.listing import all_keys
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Put, Request
+from tests.lake.beside import Beside
 from tests.row_deletes import note_delete
 
 NAME = "shop.orders"
@@ -706,3 +708,24 @@ def test_a_looks_memory_is_only_a_memory() -> None:
     assert not looks.concerning(105, 10, lambda _: []).concerns("any")
     # Too much to read: everything is looked at.
     assert looks.concerning(10_000, 10, lambda _: pytest.fail("read")).everything
+
+
+def test_what_a_clustering_kept_to_itself_is_looked_at_when_it_is_over() -> None:
+    store = MemoryStore()
+    lake = hg.Lake.init(store, divisor=2)
+    table = lake.create_table("t.t", "id BIGINT")
+    for number in range(7):
+        table.append(pa.table({"id": [number]}))
+    idle = hg.Lake.open(store)
+
+    def meanwhile() -> None:
+        table.append(pa.table({"id": [20]}))
+        for number in range(6):
+            lake.set_properties({"n": str(number)})
+        assert idle.compact().completed == ()
+
+    work = iter([meanwhile])
+    beside = Beside(lambda: next(work, lambda: None)())
+    Clusterer(hg.Lake.open(store), "t.t", ("cluster",), rewriter=beside).run(["id"], False, None)
+    assert len(idle.compact().completed) == 1
+    assert len(table.files()) == 1

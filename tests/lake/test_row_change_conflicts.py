@@ -375,3 +375,33 @@ def test_positions_are_looked_at_only_where_the_same_file_was_changed() -> None:
         tx.commit()
         read = [r.key for r in tally.history if isinstance(r, Get) and "-positions-" in r.key]
         assert len(read) == looked_at
+
+
+# --- merges and upserts that only inserted ------------------------------------------------------------------
+
+
+def insert_count(tx: hg.Transaction) -> None:
+    """How many rows have the id 60, as a row of another table."""
+    found = tx.table(ORDERS).read_arrow(where="id = 60").num_rows
+    tx.table("sales.copy").append(rows((1000 + found, ONE)))
+
+
+@pytest.mark.parametrize("isolation", LEVELS)
+@pytest.mark.parametrize(
+    ("a", "row"),
+    [(insert_count, 6), (update("id IN (1, 60)", name="'x'"), 10), (delete("id IN (1, 60)"), 10)],
+    ids=["query", "update", "delete"],
+)
+def test_an_upsert_that_found_nothing_is_no_append(a: Work, row: int, isolation: str) -> None:
+    """It has looked for what it added: it cannot be told from an append by its files, but by what it did."""
+    lake, _ = shop([], isolation=isolation)
+    ours, theirs = lake.transaction(), lake.transaction()
+    a(ours)
+    upsert(60)(theirs)
+    theirs.commit()
+    assert "'operation': 'append'" in str(lake.log(limit=1)[0].record["tables"])
+    if isolation in WRITES:
+        with pytest.raises(TransactionConflictError, match=rf"\[rule {row}:"):
+            ours.commit()
+    else:
+        ours.commit()

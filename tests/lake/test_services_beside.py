@@ -13,15 +13,18 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import count
 
+import pyarrow as pa
 import pytest
 
 import headgate as hg
 from headgate.publishing import hint_key, version_of
+from headgate.services.clustering import Clusterer
 from headgate.services.compaction import Compactor
 from headgate.storage.intercept import intercepted
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Put
 from tests.lake.aging import DAY, AgingHost, AgingLake, Clock, rows
+from tests.lake.beside import Beside
 from tests.steward.crashes import OneByOne
 
 HOUR = timedelta(hours=1)
@@ -237,3 +240,32 @@ def test_a_handle_that_was_idle_while_versions_expired(work: Callable[[hg.Lake],
     upkeep(here.opened())
     work(idle)
     here.require_sound()
+
+
+def test_a_clustering_that_slept_while_its_plan_was_cancelled_and_versions_expired() -> None:
+    """It is told to begin again, not that the lake is damaged."""
+    clock, store = Clock(), MemoryStore()
+
+    def opened() -> hg.Lake:
+        return hg.Lake.open(store, host=Surroundings(clock))
+
+    lake = hg.Lake.init(store, divisor=2, host=Surroundings(clock))
+    table = lake.create_table("t.t", "id BIGINT", properties={"clustering.allow_updates": "true"})
+    for number in range(5):
+        table.append(pa.table({"id": [2 * number, 2 * number + 1]}))
+
+    def asleep() -> None:
+        clock.pass_time(timedelta(days=2))
+        opened().table("t.t").set_properties({"k": "v"})
+        opened().table("t.t").delete("id = 1")
+        for number in range(3):
+            clock.pass_time(timedelta(hours=2))
+            opened().table("t.t").append(pa.table({"id": [100 + number]}))
+        opened().expire(["all:1h"])
+
+    work = iter([asleep])
+    beside = Beside(lambda: next(work, lambda: None)())
+    with pytest.raises(hg.ConflictError, match="began on version 7, and version 13 has expired"):
+        Clusterer(opened(), "t.t", ("cluster",), rewriter=beside).run(["id"], False, None)
+    assert opened().fsck(deep=True).ok
+    assert opened().table("t.t").read_arrow().num_rows == 12

@@ -380,3 +380,59 @@ def test_merges_that_cannot_be_understood(lake: hg.Lake, spark: SparkSession) ->
     with pytest.raises(hg.InvalidInputError, match="the columns id twice"):
         table.upsert(source.select("id", "id"), ["id"])
     assert lake.version == before
+
+
+# --- beside others ------------------------------------------------------------------------------------------
+
+SEEN = ("write-serializable", "serializable")
+"""Where what a merge has found must still be so when it commits."""
+
+
+def insert_absent(tx: hg.Transaction, spark: SparkSession, *ids: int) -> RowCounts:
+    """Inserts the rows whose ids are not there, and leaves the others."""
+    source = spark.createDataFrame([(number, "x", 0) for number in ids], COLUMNS)
+    return tx.table("t.beside").merge(source, on="t.id = s.id").when_not_matched_insert().commit()
+
+
+def beside(lake: hg.Lake, isolation: str) -> hg.Table:
+    table = lake.create_table("t.beside", COLUMNS, properties={"isolation": isolation})
+    table.append(pa.table({"id": [1, 5], "p": ["a", "a"], "v": pa.array([0, 0], pa.int32())}))
+    return table
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", *SEEN])
+def test_two_merges_do_not_insert_the_same_row(lake: hg.Lake, spark: SparkSession, isolation: str) -> None:
+    table = beside(lake, isolation)
+    ours, theirs = lake.transaction(), lake.transaction()
+    assert insert_absent(ours, spark, 5, 6) == insert_absent(theirs, spark, 6) == RowCounts(inserted=1)
+    theirs.commit()
+    if isolation in SEEN:
+        with pytest.raises(hg.ConflictError, match=r"\[rule 10:"):
+            ours.commit()
+        assert sorted(table.read_arrow()["id"].to_pylist()) == [1, 5, 6]
+    else:
+        ours.commit()
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", *SEEN])
+def test_a_row_that_a_merge_matched_and_left_is_deleted_meanwhile(
+    lake: hg.Lake, spark: SparkSession, isolation: str
+) -> None:
+    table = beside(lake, isolation)
+    ours = lake.transaction()
+    insert_absent(ours, spark, 5, 6)
+    table.delete("id = 5")
+    if isolation in SEEN:
+        with pytest.raises(hg.ConflictError, match=r"decide what you insert: .*\[rule 12:"):
+            ours.commit()
+    else:
+        ours.commit()
+    # One that changes all that it matches does not depend on rows that it leaves.
+    ours = lake.transaction()
+    source = spark.createDataFrame([(1, "x", 1), (7, "x", 1)], COLUMNS)
+    merge = ours.table("t.beside").merge(source, on="t.id = s.id")
+    merge.when_matched_update().when_not_matched_insert().commit()
+    table.append(pa.table({"id": [90, 91], "p": ["a", "a"], "v": pa.array([0, 0], pa.int32())}))
+    table.delete("id = 90")
+    ours.commit()
+    assert sorted(table.read_arrow(where="v = 1")["id"].to_pylist()) == [1, 7]

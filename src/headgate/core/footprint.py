@@ -21,16 +21,17 @@ class Read:
     """Rows that were looked for: which ones, and the files that could hold them, mark to path.
 
     Those of the base, and those to which compactions have moved them since; `lost` if it cannot be told where
-    that was.
+    that was. `decisive`: also rows that it found and left as they are decide what it adds.
     """
 
     selection: Selection
     files: Mapping[str, str] = field(default_factory=dict)
     lost: bool = False
+    decisive: bool = False
 
     @classmethod
-    def of(cls, selection: Selection, paths: Iterable[str]) -> Read:
-        return cls(selection, {file_mark(path): path for path in paths})
+    def of(cls, selection: Selection, paths: Iterable[str], *, decisive: bool = False) -> Read:
+        return cls(selection, {file_mark(path): path for path in paths}, decisive=decisive)
 
 
 @dataclass(frozen=True, slots=True)

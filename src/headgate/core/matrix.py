@@ -186,7 +186,8 @@ MATRIX: tuple[Row, ...] = (
         12,
         "update, delete, merge",
         "update, delete, merge, overwrite",
-        "B removed a file that A read and does not change",
+        "B removed a file that A read and does not change; or changed rows of one, and A is a merge that "
+        "inserts, and leaves some of the rows that it matches",
         FROM_WRITE_SERIALIZABLE,
         (OnTable(rules.change_and_removal),),
     ),

@@ -47,8 +47,9 @@ class Meeting:
 
     @property
     def appended(self) -> bool:
-        """They did nothing but add rows."""
-        return self.theirs.snapshot_id is not None and self.theirs.operation == "append"
+        """They added rows, and did not look at others. A merge that found nothing to change has looked."""
+        added = self.theirs.snapshot_id is not None and self.theirs.operation == "append"
+        return added and self._verbs <= {"append"}
 
     @property
     def compacted(self) -> bool:
@@ -57,7 +58,7 @@ class Meeting:
 
     @property
     def changed(self) -> bool:
-        """They changed or removed rows, whatever they added beside."""
+        """They changed or removed rows, or added some because of those that they found or did not find."""
         return self.theirs.snapshot_id is not None and not self.appended and not self.compacted
 
     @property

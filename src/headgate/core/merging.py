@@ -59,6 +59,12 @@ class MergeSpec:
         """The clauses for such rows, in their order."""
         return tuple(clause for clause in self.clauses if clause.match is match)
 
+    @property
+    def depends_on_rows_it_leaves(self) -> bool:
+        """Whether rows are inserted, or not, because of rows of the table that may stay as they are."""
+        changes_all = any(clause.condition is None for clause in self.of(Match.MATCHED))
+        return bool(self.of(Match.NOT_MATCHED)) and not changes_all
+
 
 def require_sound(spec: MergeSpec) -> None:
     """Refuses a merge that does nothing, or that has a clause which can never be reached."""

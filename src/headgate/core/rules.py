@@ -44,12 +44,16 @@ def change_and_matching_change(at: Meeting) -> str | None:
 
 
 def change_and_removal(at: Meeting) -> str | None:
-    """Row 12. Files that we change ourselves are the matter of other rows."""
+    """Row 12. Files that we change ourselves are the matter of other rows, unless all their rows decide."""
     if not at.changed or at.replaced_all:
         return None
-    own = at.mine.replaced | at.mine.row_files
-    read = at.read_of(at.mine.sought, at.files.removed, at.files.rewritten, except_for=own)
-    return None if read is None else f"it removed files that you read: {read}"
+    own, files = at.mine.replaced | at.mine.row_files, at.files
+    read = at.read_of(at.mine.sought, files.removed, files.rewritten, except_for=own)
+    if read is not None:
+        return f"it removed files that you read: {read}"
+    decisive = [read for read in at.mine.sought if read.decisive]
+    found = at.read_of(decisive, files.removed, files.rewritten, files.deleted, files.updated)
+    return None if found is None else f"it changed rows of files that decide what you insert: {found}"
 
 
 def _added_where_sought(at: Meeting) -> str | None:

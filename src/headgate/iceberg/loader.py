@@ -16,11 +16,16 @@ from headgate.iceberg.data_file import DataFile, Entry, Manifest
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.positions import Positions, decode_positions
 
-KEPT_TABLES = 256
-KEPT_ENTRIES = 200_000
-"""How many entries of manifests are kept in memory, over all tables."""
+# What is kept in memory, over all tables: a handle that lives for long sees many versions of them.
+KEPT_METADATA = 10_000
+"""Of metadata files, by the snapshots that they name: about 2 KB each, so 22 MB."""
+KEPT_LISTS = 256
+KEPT_ENTRIES = 50_000
+"""Of manifests: about 2.3 KB each, so 115 MB."""
 KEPT_POSITIONS = 10_000_000
-"""How many positions of deleted rows are kept in memory; together they take about 20 MB."""
+"""Of deleted rows: about 2 bytes each, so 20 MB."""
+POSITIONS_OF_A_FILE = 300
+"""What a position file weighs beside its positions: about 600 bytes."""
 
 T = TypeVar("T")
 
@@ -61,10 +66,14 @@ class TableMemory:
     """What was read of the tables of a lake, by the names of objects. Handles on the same place share it."""
 
     def __init__(self) -> None:
-        self.metadata: _Kept[TableMetadata] = _Kept(KEPT_TABLES, lambda _: 1)
-        self.lists: _Kept[tuple[Manifest, ...]] = _Kept(KEPT_TABLES, lambda _: 1)
+        self.metadata: _Kept[TableMetadata] = _Kept(
+            KEPT_METADATA, lambda metadata: len(metadata.fields["snapshots"]) + 1
+        )
+        self.lists: _Kept[tuple[Manifest, ...]] = _Kept(KEPT_LISTS, lambda _: 1)
         self.entries: _Kept[tuple[Entry, ...]] = _Kept(KEPT_ENTRIES, lambda entries: len(entries) + 1)
-        self.positions: _Kept[Positions] = _Kept(KEPT_POSITIONS, lambda positions: len(positions) + 1)
+        self.positions: _Kept[Positions] = _Kept(
+            KEPT_POSITIONS, lambda positions: len(positions) + POSITIONS_OF_A_FILE
+        )
 
 
 class TableLoader:

@@ -100,8 +100,8 @@ class Compactor:
         concerned = self.looks.concerning(newest, self._divisor, self._records)
         tables = [ref.uuid for ref in state.tables.values() if concerned.concerns(ref.uuid)]
         done = [self._compact(uuid, newest) for uuid in tables]
-        # What others are about to do, or could not be done, may be due later without any new window.
-        if all(done) and not self._plans(self.lake._refreshed()):
+        # What a plan keeps to itself, or could not be done, may be due later without any new window.
+        if all(done) and not state.plans and not self.lake._refreshed().plans:
             self.looks.remember(newest)
         else:
             self.looks.forget()
@@ -134,20 +134,20 @@ class Compactor:
     def _compact(self, uuid: str, newest: int) -> bool:
         """Plans and carries out what is due in a table at a version, one plan after the other.
 
-        False if something is left that could not be done.
+        False if something is left that could not be done, or not be looked at.
         """
         in_vain = 0
         while in_vain < MAX_IN_VAIN:
             due = undisturbed(self.lake._checkpoints, lambda: self._due(uuid, newest))
-            if due is None:
-                return True
-            plan = self._schedule(*due)
+            if due is None or not due.groups:
+                return due is None or due.is_whole
+            plan = self._schedule(due.name, due.groups)
             done = plan is not None and self._carry_out(plan)
             in_vain = 0 if done else in_vain + 1
         return False
 
-    def _due(self, uuid: str, newest: int) -> tuple[str, Sequence[Group]] | None:
-        """The name of a table, and what the next plan for it is about; None if nothing is due."""
+    def _due(self, uuid: str, newest: int) -> _Due | None:
+        """What the next plan for a table is about; None if the table is gone."""
         state = self.lake._refreshed()
         name = _name(state, uuid)
         if name is None:
@@ -156,7 +156,7 @@ class Compactor:
         free = without_pending(live.segments, self._plans(state, uuid))
         then = [segment for segment in free if segment.covers.last <= newest]
         due = plan_compaction(then, newest, self._divisor, live.policy)
-        return (name, next(in_plans(due, live.policy))) if due else None
+        return _Due(name, next(in_plans(due, live.policy), ()), len(free) == len(live.segments))
 
     def _schedule(self, name: str, groups: Sequence[Group]) -> PendingPlan | None:
         """Publishes a plan; None if another compactor was faster, or the table is gone."""
@@ -272,6 +272,15 @@ class Compactor:
     @property
     def _divisor(self) -> int:
         return self.lake.divisor
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """What is due in a table, as far as one plan may go; `is_whole` unless pending plans have some of it."""
+
+    name: str
+    groups: Sequence[Group]
+    is_whole: bool
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from pyroaring import BitMap64
@@ -11,6 +11,7 @@ from headgate.core.compaction.policy import CompactionPolicy, policy_of
 from headgate.core.compaction.segments import Group, Segment
 from headgate.core.lookup import found_table
 from headgate.iceberg.bound import partition_key
+from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.planning import PlannedFile, plan
@@ -45,25 +46,40 @@ def live_table(loader: TableLoader, state: LakeState, name: str, divisor: int) -
     files = plan(loader, metadata, None).files
     # All at once; one by one below they are at hand.
     read_positions(loader.driver, loader, [delete for planned in files for delete in planned.deletes], ())
+    paths = _Paths(name, metadata)
     return LiveTable(
         name,
         metadata,
         policy_of(metadata.properties, state.properties, divisor),
         files,
-        tuple(_segment(loader, name, metadata, planned) for planned in files),
+        tuple(_segment(loader, paths, planned) for planned in files),
     )
 
 
-def _segment(loader: TableLoader, name: str, metadata: TableMetadata, planned: PlannedFile) -> Segment:
+class _Paths(dict[Hashable, str]):
+    """The virtual paths of the partitions of a table: each is made once, whatever the number of its files."""
+
+    def __init__(self, table: str, metadata: TableMetadata) -> None:
+        super().__init__()
+        self._table, self._metadata = table, metadata
+
+    def of(self, file: DataFile, place: Hashable) -> str:
+        if place not in self:
+            self[place] = virtual_path(self._table, file, self._metadata)
+        return self[place]
+
+
+def _segment(loader: TableLoader, paths: _Paths, planned: PlannedFile) -> Segment:
     file = planned.file
+    place = (file.spec_id, partition_key(file.partition))
     return Segment(
         file=file.path,
-        path=virtual_path(name, file, metadata),
+        path=paths.of(file, place),
         covers=planned.covers,
         size_bytes=file.size_bytes,
         rows=file.record_count,
         dead=_dead(loader, planned),
-        place=(file.spec_id, partition_key(file.partition)),
+        place=place,
     )
 
 

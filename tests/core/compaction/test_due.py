@@ -266,3 +266,24 @@ def test_siblings_with_many_segments_together_are_due(each: int) -> None:
     segments = [fresh(10 * window + number) for window in range(10 // each) for number in range(1, each + 1)]
     assert due(segments[:-1], 99) == []
     assert due(segments, 99) == [(Window(10 * n + 1, 10 * n + 10, 1), each) for n in range(10 // each)]
+
+
+@pytest.mark.parametrize("divisor", [2, 4, 10])
+def test_a_long_backlog_leaves_as_few_small_segments_as_none(divisor: int) -> None:
+    """Nobody has compacted for long: a window has more files than a plan may name."""
+    rows = Rows(divisor, policy(divisor))
+    for _ in range(3 * MAX_PLANNED_FILES):
+        rows.commit(frozenset(PATHS[:1]))
+    assert all(len(group.segments) <= MAX_PLANNED_FILES for group in rows.due())
+    while rows.compact():
+        pass
+    at = Counter(segment.covers.level for segment in rows.segments if is_small(segment, rows.policy))
+    assert max(at.values()) <= divisor - 1
+    assert all(max(times.values()) <= rows.levels for times in rows.written.values())
+
+
+def test_groups_are_cut_by_what_comes_out_of_them() -> None:
+    """Ten files of the target size with nine of ten rows deleted become one file, not three small ones."""
+    assert due([fresh(v, size=10**9, rows=100, dead=90) for v in range(1, 11)], 10) == [
+        (Window(1, 10, 1), 10)
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from headgate.core.compaction.due import plan_compaction
 from headgate.core.compaction.intents import Intents, intents_in, with_ancestors
 from headgate.core.compaction.plans import GROUPS, Unworkable, details, groups_of, in_plans, without_pending
 from headgate.core.compaction.policy import MAX_PLANNED_FILES, CompactionPolicy
-from headgate.core.compaction.segments import Segment
+from headgate.core.compaction.segments import Group, Segment
 from headgate.core.windows import complete_windows
 from headgate.model.footprint import file_mark
 from headgate.model.identifiers import TxId
@@ -131,3 +133,23 @@ def test_intents_of_a_window_are_those_of_the_windows_below() -> None:
     assert [str(window) for window in read] == ["11-20", *(f"{n}1-{n + 1}0" for n in range(3, 10))]
     assert found.concerns("u") and found.concerns("v") and not found.concerns("w")
     assert Intents(everything=True).concerns("w")
+
+
+def test_a_path_that_is_far_behind_keeps_its_smaller_windows() -> None:
+    """One plan can be about windows of one path that lie in a window of another."""
+    rules = CompactionPolicy(10, 0.3, 10**9)
+
+    def group(path: str, window: Window) -> Group:
+        covers = [Window(window.first + n, window.first + n) for n in range(2)]
+        return Group(path, window, tuple(Segment(f"{path}{c.first}", path, c, 1, 1) for c in covers))
+
+    first, second, whole = Window(1, 10, 1), Window(11, 20, 1), Window(1, 100, 2)
+    groups = [group("/t/a", first), group("/t/a", second), group("/t/b", whole)]
+    segments = [segment for one in groups for segment in one.segments]
+    plan = pending(inputs=frozenset(file_mark(segment.file) for segment in segments), unknown=details(groups))
+    assert groups_of(plan, segments, rules) == tuple(sorted(groups, key=lambda one: (one.window, one.path)))
+    # Under another name of the table it cannot be told; each is then put together in the larger window.
+    renamed = [replace(segment, path=f"/u{segment.path[2:]}") for segment in segments]
+    found = groups_of(plan, renamed, rules)
+    assert not isinstance(found, Unworkable)
+    assert {one.window for one in found} == {whole}

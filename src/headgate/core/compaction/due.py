@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from headgate.core.compaction.policy import MAX_PLANNED_FILES, CompactionPolicy
 from headgate.core.compaction.segments import Group, Segment
-from headgate.core.windows import largest_complete_window
+from headgate.core.windows import largest_complete_window, window_of
 from headgate.model.window import Window
 
 
@@ -21,9 +21,9 @@ def plan_compaction(
 ) -> tuple[Group, ...]:
     """What is due when version `newest` is reached, the oldest window of each path first.
 
-    No segment is in two groups. After it was done nothing is due until a larger window is complete, and each
-    level of a path has fewer than `min_inputs` small segments, or at most one for each window. No row is
-    written more than once for each level.
+    No segment is in two groups. After it was done, and done again as long as something is due, nothing is due
+    until a larger window is complete, and each level of a path has fewer than `min_inputs` small segments, or
+    at most one for each window. No row is written more than once for each level.
     """
     places: dict[tuple[str, Hashable], list[Segment]] = defaultdict(list)
     for segment in segments:
@@ -32,7 +32,7 @@ def plan_compaction(
         group
         for (path, _), here in sorted(places.items(), key=lambda place: (place[0][0], repr(place[0][1])))
         for window, chosen in _due_windows(here, newest, divisor, policy)
-        for group in _groups(path, window, chosen, policy)
+        for group in _groups(path, window, chosen, divisor, policy)
     )
 
 
@@ -88,25 +88,48 @@ def _is_due(chosen: Sequence[Segment], window: Window, small_at_level: int, poli
 
 
 def _groups(
-    path: str, window: Window, chosen: Sequence[Segment], policy: CompactionPolicy
+    path: str, window: Window, chosen: Sequence[Segment], divisor: int, policy: CompactionPolicy
 ) -> Iterator[Group]:
     """The segments, cut so that an engine can hold each part; a part that gains nothing is left out."""
+    if len(chosen) > MAX_PLANNED_FILES and window.level > 1:
+        # Too many for one plan, and of several each would leave a small file. So the windows inside come
+        # first, and when they are done, few are left.
+        inside = list(_groups_inside(path, window, chosen, divisor, policy))
+        if inside:
+            yield from inside
+            return
     ordered = sorted(chosen, key=lambda segment: (segment.covers, segment.file))
-    for part in parts(ordered, policy.group_bytes):
+    for part in parts(ordered, window, policy.group_bytes):
         if len(part) > 1 or part[0].dead_at(window.last):
             yield Group(path, window, tuple(part), part[0].place)
 
 
-def parts(segments: Sequence[Segment], most_bytes: int) -> Iterator[list[Segment]]:
-    """The segments in their order, as many together as a group may have; never one alone for its size."""
+def _groups_inside(
+    path: str, window: Window, chosen: Sequence[Segment], divisor: int, policy: CompactionPolicy
+) -> Iterator[Group]:
+    """What the windows of the next lower level have to put together."""
+    inside: dict[Window, list[Segment]] = defaultdict(list)
+    for segment in chosen:
+        inside[window_of(segment.covers.first, window.level - 1, divisor)].append(segment)
+    for smaller, here in sorted(inside.items()):
+        held = [segment for segment in here if smaller.holds(segment.covers)]
+        yield from _groups(path, smaller, candidates(held, smaller, policy), divisor, policy)
+
+
+def parts(segments: Sequence[Segment], window: Window, most_bytes: int) -> Iterator[list[Segment]]:
+    """The segments in their order, as many together as a group may have; never one alone for its size.
+
+    What counts is what comes out of them: rows that are deleted in the window do not.
+    """
     part: list[Segment] = []
-    held = 0
+    held = 0.0
     for segment in segments:
-        full = len(part) == MAX_PLANNED_FILES or (len(part) > 1 and held + segment.size_bytes > most_bytes)
+        alive = segment.bytes_alive_at(window.last)
+        full = len(part) == MAX_PLANNED_FILES or (len(part) > 1 and held + alive > most_bytes)
         if full:
             yield part
-            part, held = [], 0
+            part, held = [], 0.0
         part.append(segment)
-        held += segment.size_bytes
+        held += alive
     if part:
         yield part

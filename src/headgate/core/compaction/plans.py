@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headgate.core.compaction.due import parts
@@ -80,28 +80,34 @@ def groups_of(
         return Unworkable(f"{len(plan.inputs) - len(inputs)} of its files are gone")
     gathered: dict[tuple[Window, str], list[Segment]] = {}
     for segment in inputs:
-        window = next((window for window in windows if window.holds(segment.covers)), None)
+        window = _window_for(segment, windows)
         if window is None:
             return Unworkable(f"it names no window that holds versions {segment.covers} of {segment.path}")
         gathered.setdefault((window, f"{segment.path} {segment.place!r}"), []).append(segment)
     return tuple(
         Group(part[0].path, window, tuple(part), part[0].place)
         for (window, _), here in sorted(gathered.items())
-        for part in parts(sorted(here, key=lambda s: (s.covers, s.file)), policy.group_bytes)
+        for part in parts(sorted(here, key=lambda s: (s.covers, s.file)), window, policy.group_bytes)
     )
 
 
-def _windows(given: Json) -> frozenset[Window] | None:
-    """The windows that the details of a plan name; None if they are not what this release writes."""
+def _window_for(segment: Segment, windows: Collection[tuple[Window, Json]]) -> Window | None:
+    """The window that a segment is to be put together in.
+
+    That of its path; of another one only if the path is not named, since the table has another name by now.
+    """
+    holding = [(window, path) for window, path in windows if window.holds(segment.covers)]
+    own = [window for window, path in holding if path == segment.path]
+    return max(own or [window for window, _ in holding], key=lambda window: window.level, default=None)
+
+
+def _windows(given: Json) -> Collection[tuple[Window, Json]] | None:
+    """The windows that the details of a plan name, each with its path; None if they cannot be read."""
     if not isinstance(given, list):
         return None
-    found = set()
-    for one in given:
-        window = _window(one) if isinstance(one, Mapping) else None
-        if window is None:
-            return None
-        found.add(window)
-    return frozenset(found)
+    named = [(_window(one), one.get("path")) for one in given if isinstance(one, Mapping)]
+    found = [(window, path) for window, path in named if window is not None]
+    return found if len(found) == len(given) else None
 
 
 def _window(given: Mapping[str, Json]) -> Window | None:

@@ -28,6 +28,10 @@ class Segment:
         """How many rows had been deleted by position when a version was reached."""
         return sum(count for at, count in self.dead if at <= version)
 
+    def bytes_alive_at(self, version: int) -> float:
+        """About how many bytes the other rows take."""
+        return self.size_bytes * (1 - self.dead_at(version) / self.rows) if self.rows else 0.0
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
