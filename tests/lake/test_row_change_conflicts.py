@@ -7,12 +7,15 @@ write. Where nobody is refused, the result is that of A after B.
 from __future__ import annotations
 
 import datetime as dt
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import UUIDType
 
 import headgate as hg
 from headgate.iceberg.arrow import transformed
@@ -405,3 +408,44 @@ def test_an_upsert_that_found_nothing_is_no_append(a: Work, row: int, isolation:
             ours.commit()
     else:
         ours.commit()
+
+
+# --- keys that are UUIDs ------------------------------------------------------------------------------------
+
+
+def with_uuids(numbers: Sequence[int], n: int) -> pa.Table:
+    stored = pa.array([uuid.UUID(int=number * 7919).bytes for number in numbers], pa.binary(16))
+    ids = pa.ExtensionArray.from_storage(pa.uuid(), stored)
+    return pa.table({"id": ids, "n": pa.array([n] * len(numbers), pa.int64())})
+
+
+@pytest.mark.parametrize("layout", [[], ["id"], ["bucket(4, id)"]], ids=["whole", "by key", "by bucket"])
+def test_upserts_find_the_rows_of_uuids(layout: list[str]) -> None:
+    lake = hg.Lake.init(MemoryStore())
+    table = lake.create_table("t.u", "id UUID, n BIGINT", partition_by=layout)
+    for first in (1, 11, 21):
+        table.append(with_uuids(range(first, first + 10), 0))
+    assert table.upsert(with_uuids([3, 15, 30, 31], 1), ["id"]).rows == RowCounts(updated=3, inserted=1)
+    many = table.upsert(with_uuids(range(1, 301), 2), ["id"])
+    assert many.rows == RowCounts(updated=31, inserted=269)
+    found = table.read_arrow()
+    assert found.num_rows == 300
+    assert found["n"].to_pylist() == [2] * 300
+
+
+@pytest.mark.parametrize("isolation", LEVELS)
+def test_upserts_of_uuids_into_other_buckets(isolation: str) -> None:
+    """Row 38: they have no bounds that could be compared, but they have buckets."""
+    lake = hg.Lake.init(MemoryStore())
+    table = lake.create_table(
+        "t.u", "id UUID, n BIGINT", partition_by=["bucket(4, id)"], properties={"isolation": isolation}
+    )
+    table.append(with_uuids(range(1, 40), 0))
+    bucket = BucketTransform(4).transform(UUIDType())
+    of = {bucket(uuid.UUID(int=number * 7919)): number for number in range(1, 40)}
+    ours, theirs = lake.transaction(), lake.transaction()
+    ours.table("t.u").upsert(with_uuids([of[0]], 1), ["id"])
+    theirs.table("t.u").upsert(with_uuids([of[1]], 2), ["id"])
+    theirs.commit()
+    ours.commit()
+    assert sorted(table.read_arrow()["n"].to_pylist())[-3:] == [0, 1, 2]

@@ -20,6 +20,7 @@ from pyiceberg.types import (
     StringType,
     TimestampType,
     TimestamptzType,
+    UUIDType,
 )
 
 from headgate.core.predicate import Operator
@@ -42,6 +43,8 @@ _ORDERED = (
     TimestampType,
     TimestamptzType,
 )
+_ALIKE = (*_ORDERED, UUIDType)
+"""Types whose values are equal if they are stored alike. Of UUIDs, readers do not agree on the order."""
 
 
 def key_range(keys: pa.Table, metadata: TableMetadata, *, complete: bool) -> KeyRange:
@@ -52,18 +55,23 @@ def key_range(keys: pa.Table, metadata: TableMetadata, *, complete: bool) -> Key
     if keys.num_rows == 0:
         return KeyRange(Always(value=False), {}, frozenset()) if complete else KeyRange()
     fields = [metadata.schema.find_field(name) for name in keys.column_names]
-    values = {field.field_id: _stored(keys.column(field.name)) for field in fields if _has_order(field)}
+    values = {field.field_id: _stored(keys.column(field.name)) for field in fields if _is_alike(field)}
     known = {field_id: found for field_id, found in values.items() if found}
     bounds: Mapping[int, tuple[object, object]] = {
         field_id: (min(found), max(found))
         for field_id, found in known.items()
         # A key with a null can be anything as far as others are concerned.
-        if not keys.column(metadata.schema.find_column_name(field_id)).null_count
+        if _has_order(metadata.schema.find_field(field_id))
+        and not keys.column(metadata.schema.find_column_name(field_id)).null_count
     }
     limits = [
         _limited(metadata.schema.find_field(field_id), found, complete) for field_id, found in known.items()
     ]
     return KeyRange(both(*limits), bounds, _partitions(keys, metadata.schema, metadata.spec, complete))
+
+
+def _is_alike(field: NestedField) -> bool:
+    return isinstance(field.field_type, _ALIKE)
 
 
 def _has_order(field: NestedField) -> bool:
@@ -72,6 +80,8 @@ def _has_order(field: NestedField) -> bool:
 
 def _stored(column: Any) -> frozenset[Any]:
     """The values but null, as Iceberg stores them."""
+    if isinstance(column.type, pa.BaseExtensionType):  # a UUID, of which Arrow knows no different ones
+        column = column.cast(column.type.storage_type)
     return frozenset(physical(value) for value in pc.unique(column).to_pylist() if value is not None)
 
 
@@ -80,6 +90,8 @@ def _limited(field: NestedField, values: frozenset[Any], complete: bool) -> Boun
     of = Field(field.field_id, field, (field.name,), field.field_type)
     if complete and len(values) <= MAX_LISTED:
         return Among(of, values)
+    if not _has_order(field):
+        return Always(value=True)
     return both(
         Compare(of, Operator.GREATER_OR_EQUAL, min(values)), Compare(of, Operator.LESS_OR_EQUAL, max(values))
     )
