@@ -84,13 +84,13 @@ class Changing:
         keys = KeyRange()
         if not spec.of(Match.NOT_MATCHED_BY_SOURCE):
             keys = engine.keys(engine.matching(spec.on))
-        operation = self._operation("merge", keys.bound, decisive=spec.depends_on_rows_it_leaves)
+        operation = self._operation("merge", keys.place, decisive=spec.depends_on_rows_it_leaves)
         return operation.changed(engine.merged(operation.plan, spec))
 
     def upsert(self, engine: MergeEngine, keys: Sequence[str]) -> Changed:
         """Makes the rows of the source those of the table that have their keys."""
         held = engine.keys({key: key for key in keys})
-        operation = self._operation("upsert", held.bound)
+        operation = self._operation("upsert", held.place)
         done = operation.changed(engine.upserted(operation.plan, keys))
         if not done.counts:
             return done

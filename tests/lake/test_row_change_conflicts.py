@@ -15,10 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.transforms import BucketTransform
-from pyiceberg.types import UUIDType
+from pyiceberg.types import LongType, UUIDType
 
 import headgate as hg
 from headgate.iceberg.arrow import transformed
+from headgate.iceberg.keys import MAX_LISTED
 from headgate.model.row_counts import RowCounts
 from headgate.refusals import TransactionConflictError
 from headgate.storage.intercept import Proceed, intercepted
@@ -274,6 +275,28 @@ def test_upserts_into_other_buckets(mode: str, isolation: str) -> None:
                 ours.commit()
         else:
             ours.commit()
+
+
+@pytest.mark.parametrize("isolation", LEVELS)
+def test_many_keys_still_tell_buckets(isolation: str) -> None:
+    """Row 38: so many keys are looked for as a range, which all buckets have."""
+    lake = hg.Lake.init(MemoryStore())
+    table = lake.create_table(
+        "t.k", "id BIGINT, n BIGINT", partition_by=["bucket(2, id)"], properties={"isolation": isolation}
+    )
+    bucket = BucketTransform(2).transform(LongType())
+
+    def keys(of: int, n: int) -> pa.Table:
+        ids = [number for number in range(2000) if bucket(number) == of][: MAX_LISTED + 1]
+        return pa.table({"id": pa.array(ids, pa.int64()), "n": pa.array([n] * len(ids), pa.int64())})
+
+    table.append(pa.concat_tables([keys(0, 0), keys(1, 0)]))
+    ours, theirs = lake.transaction(), lake.transaction()
+    ours.table("t.k").upsert(keys(0, 1), ["id"])
+    theirs.table("t.k").upsert(keys(1, 2), ["id"])
+    theirs.commit()
+    ours.commit()
+    assert sorted(table.read_arrow()["n"].to_pylist()) == [1] * (MAX_LISTED + 1) + [2] * (MAX_LISTED + 1)
 
 
 # --- transactions that found nothing ------------------------------------------------------------------------

@@ -187,7 +187,7 @@ MATRIX: tuple[Row, ...] = (
         "update, delete, merge",
         "update, delete, merge, overwrite",
         "B removed a file that A read and does not change; or changed rows of one, and A is a merge that "
-        "inserts, and leaves some of the rows that it matches",
+        "inserts, and does not update all the rows that it matches",
         FROM_WRITE_SERIALIZABLE,
         (OnTable(rules.change_and_removal),),
     ),

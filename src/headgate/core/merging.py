@@ -61,9 +61,14 @@ class MergeSpec:
 
     @property
     def depends_on_rows_it_leaves(self) -> bool:
-        """Whether rows are inserted, or not, because of rows of the table that may stay as they are."""
-        changes_all = any(clause.condition is None for clause in self.of(Match.MATCHED))
-        return bool(self.of(Match.NOT_MATCHED)) and not changes_all
+        """Whether rows are inserted, or not, because of rows of the table that it does not update.
+
+        Who updates a row is refused if others have changed it; who deletes one is not if they did so, too.
+        """
+        updates_all = any(
+            clause.condition is None and clause.action is Action.UPDATE for clause in self.of(Match.MATCHED)
+        )
+        return bool(self.of(Match.NOT_MATCHED)) and not updates_all
 
 
 def require_sound(spec: MergeSpec) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,12 +26,16 @@ from pyiceberg.types import (
 from headgate.core.predicate import Operator
 from headgate.iceberg.arrow import field_values
 from headgate.iceberg.avro import physical
+from headgate.iceberg.binding import in_partitions
 from headgate.iceberg.bound import Always, Among, Bound, Compare, Field, both
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.row_change import KeyRange
 
 MAX_LISTED = 200
 """Up to how many keys files are looked for one by one; more are a range."""
+
+_Partitions: TypeAlias = frozenset[tuple[int, tuple[object, ...]]]
+"""Each with the id of its spec."""
 
 _ORDERED = (
     IntegerType,
@@ -53,7 +57,8 @@ def key_range(keys: pa.Table, metadata: TableMetadata, *, complete: bool) -> Key
     If `keys` are not `complete`, they are the least and the greatest values of each column.
     """
     if keys.num_rows == 0:
-        return KeyRange(Always(value=False), {}, frozenset()) if complete else KeyRange()
+        nothing = Always(value=False)
+        return KeyRange(nothing, nothing, {}, frozenset()) if complete else KeyRange()
     fields = [metadata.schema.find_field(name) for name in keys.column_names]
     values = {field.field_id: _stored(keys.column(field.name)) for field in fields if _is_alike(field)}
     known = {field_id: found for field_id, found in values.items() if found}
@@ -67,7 +72,19 @@ def key_range(keys: pa.Table, metadata: TableMetadata, *, complete: bool) -> Key
     limits = [
         _limited(metadata.schema.find_field(field_id), found, complete) for field_id, found in known.items()
     ]
-    return KeyRange(both(*limits), bounds, _partitions(keys, metadata.schema, metadata.spec, complete))
+    partitions = _partitions(keys, metadata.schema, metadata.spec, complete)
+    bound = both(*limits)
+    return KeyRange(bound, _placed(bound, partitions, metadata), bounds, partitions)
+
+
+def _placed(bound: Bound, partitions: _Partitions | None, metadata: TableMetadata) -> Bound:
+    """The rows that `bound` selects, of these partitions alone if equal keys are all in the same one."""
+    schema, spec = metadata.schema, metadata.spec
+    # A zero equals the other one, and is in another partition.
+    alike = all(_is_alike(schema.find_field(field.source_id)) for field in spec.fields)
+    if partitions is None or not spec.fields or not alike:
+        return bound
+    return both(bound, in_partitions(spec, schema, frozenset(values for _, values in partitions)))
 
 
 def _is_alike(field: NestedField) -> bool:
@@ -97,9 +114,7 @@ def _limited(field: NestedField, values: frozenset[Any], complete: bool) -> Boun
     )
 
 
-def _partitions(
-    keys: pa.Table, schema: Schema, spec: PartitionSpec, complete: bool
-) -> frozenset[tuple[int, tuple[object, ...]]] | None:
+def _partitions(keys: pa.Table, schema: Schema, spec: PartitionSpec, complete: bool) -> _Partitions | None:
     """The partitions that rows with these keys are in; None if the keys do not tell."""
     if not spec.fields:
         return frozenset({(spec.spec_id, ())})

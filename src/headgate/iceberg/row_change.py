@@ -48,10 +48,12 @@ class KeyRange:
     """What a source holds in the key columns: their bounds by field id, and the partitions of its rows.
 
     `bound` is the predicate that every row of the table with one of the keys satisfies; None if that cannot
-    be told. A key column with a null, or of a type without an order, has no bounds.
+    be told. `place` is the same, with the partitions if they are known: which files can hold such rows. A key
+    column with a null, or of a type without an order, has no bounds.
     """
 
     bound: Bound | None = None
+    place: Bound | None = None
     bounds: Mapping[int, tuple[object, object]] = field(default_factory=dict)
     partitions: frozenset[tuple[int, tuple[object, ...]]] | None = None
 
