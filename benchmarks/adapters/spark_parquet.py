@@ -12,10 +12,11 @@ from pyspark.sql import functions as sf
 
 
 class ParquetSpark(SparkRows):
-    """A table is a directory."""
+    """A table is a directory. `field_ids`: columns carry the ids by which table formats know them."""
 
-    def __init__(self, place: str, cores: int = 2, jars: Sequence[str] = ()) -> None:
+    def __init__(self, place: str, cores: int = 2, jars: Sequence[str] = (), field_ids: bool = False) -> None:
         super().__init__(session(cores, Path(place), jars), place)
+        self._field_ids = field_ids
 
     def create(self, table: str) -> None:
         """Made with its first rows."""
@@ -24,6 +25,11 @@ class ParquetSpark(SparkRows):
         return str(self.place / table)
 
     def insert(self, table: str, rows: DataFrame) -> None:
+        if self._field_ids:
+            numbered = enumerate(rows.columns, 1)
+            rows = rows.select(
+                *(sf.col(name).alias(name, metadata={"parquet.field.id": n}) for n, name in numbered)
+            )
         rows.write.option("compression", "zstd").mode("append").parquet(self._where(table))
 
     def frame(self, table: str) -> DataFrame:

@@ -50,6 +50,7 @@ HEADGATE_SPARK = System(
 )
 HEADGATE_SPARK_UNSYNCED = HEADGATE_SPARK.also("fsync off", fsync=False)
 PARQUET = System("Parquet on Spark", _adapter("spark_parquet", "ParquetSpark"), SPARK, process="Spark")
+PARQUET_WITH_IDS = PARQUET.also("with field ids", field_ids=True)
 DELTA_SPARK = System("Delta on Spark", _adapter("spark_delta", "DeltaSpark"), SPARK, DELTA)
 PARQUET_WITH_DELTA = replace(
     PARQUET, name="Parquet on Delta's Spark", environment=DELTA, process="Delta on Spark"
