@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -18,6 +19,10 @@ from tests.examples import load_profile  # noqa: E402
 
 # Before the tests are imported: their settings start from it.
 load_profile()
+
+# Shells start what goes on in the background deaf to Ctrl-C, and the processes of tests would be so, too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
