@@ -14,7 +14,7 @@ from benchmarks.harness.system import (
     SPARK,
 )
 from benchmarks.harness.workload import Size, Step, Workload
-from benchmarks.pages.part import Bar, Part, behind, engines_of, medians, systems_of
+from benchmarks.pages.part import Bar, Part, Table, behind, engines_of, medians, number, systems_of
 from benchmarks.pages.picture import Bars
 from benchmarks.workloads.section import Section
 
@@ -91,6 +91,18 @@ def part(run: Run) -> Part:
         own = run.median(ours, label)
         return None if own is None or least is None else own / least
 
+    def part_of(label: str, other: str) -> str:
+        return number(run.ratio(ours, ours, label, other))
+
+    limits = Table(
+        (ours, "/ reading the table once", "/ reading it and writing the changed rows", "/ writing it anew"),
+        [
+            (label, part_of(label, READ), number(beside(label)), part_of(label, ANEW))
+            for label in (MERGE, MERGE_MANY, UPSERT, DELETE)
+            if run.median(ours, label) is not None
+        ],
+        "Beside what cannot be done without",
+    )
     return Part(
         run=run,
         title="Merges and deletes",
@@ -103,7 +115,7 @@ merge-on-read, Delta Lake with deletion vectors. Nobody who merges can do less t
 write the changed rows: that is what the promises compare with. Each merge makes a dozen small jobs of
 Spark, so the ratio is better the larger the table is.
 """,
-        tables=medians(run, OURS),
+        tables=[*medians(run, OURS), *([limits] if limits.rows else [])],
         bars=(
             Bar("merge, 1 %, beside one read and a write of the changed rows", beside(MERGE), 1.5),
             Bar("upsert, 1 %, beside one read and a write of the changed rows", beside(UPSERT), 1.5),
