@@ -18,8 +18,8 @@ from types import FrameType
 EVERY_SECONDS = 0.002
 WAITING = frozenset({"threading.py", "queue.py", "selectors.py", "socket.py"})
 """Files whose functions, on top of a stack, do nothing but wait."""
-WAITING_IN = frozenset({"_work", "run", "<genexpr>"})
-"""Functions of `host.py` that wait in a queue written in C, which has no frame of its own."""
+WAITING_IN = frozenset({"_work", "run", "sleep", "<genexpr>"})
+"""Functions of `host.py` that wait in something written in C, which has no frame of its own."""
 
 
 class Sampler:

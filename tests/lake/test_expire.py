@@ -489,3 +489,9 @@ def test_metadata_of_a_kept_version_outlives_the_files_of_its_snapshot() -> None
     assert [*lake._refreshed().retention.files.values()] == [(8,)]
     aging.require_sound()
     assert lake.fsck(deep=True, all_versions=True).ok
+
+
+@pytest.mark.parametrize("policy", [None, 5, "all:1d"])
+def test_what_is_no_policy_is_refused(policy: object) -> None:
+    with pytest.raises(hg.InvalidInputError, match="a policy is several tiers"):
+        AgingLake().lake.expire(policy)  # type: ignore[arg-type]
