@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -170,6 +171,8 @@ def ordered(rows: list[Values]) -> list[Values]:
 
 
 LAYOUTS: list[tuple[str, str, list[str]]] = [
+    ("auto", "merge-on-read", ["p"]),
+    ("auto", "copy-on-write", []),
     ("native", "merge-on-read", []),
     ("native", "copy-on-write", ["bucket(3, id)"]),
     ("arrow", "merge-on-read", ["p"]),
@@ -177,7 +180,7 @@ LAYOUTS: list[tuple[str, str, list[str]]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_merges_beside_python(lake: hg.Lake, spark: SparkSession, seed: int) -> None:
     random_ = random.Random(seed)
     way, mode, partition_by = LAYOUTS[seed % len(LAYOUTS)]
@@ -309,6 +312,21 @@ def test_upserts(lake: hg.Lake, spark: SparkSession, mode: str) -> None:
     ]
 
 
+def test_structs_that_are_null_though_their_fields_are_required(lake: hg.Lake, spark: SparkSession) -> None:
+    columns = "id BIGINT, x STRUCT<a: INT NOT NULL, `b c`: STRUCT<d: STRING NOT NULL>>"
+    table = lake.create_table("t.n", columns)
+    table.append(spark.createDataFrame([(0, None), (1, (1, None)), (2, (2, ("old",)))], columns))
+    source = spark.createDataFrame([(1, None), (2, (7, ("new",))), (3, (3, None)), (4, None)], columns)
+    assert table.upsert(source, ["id"]).rows == RowCounts(updated=2, inserted=2)
+    assert table.update({"id": "id + 10"}, "id < 3").rows == RowCounts(updated=3)
+    found = sorted(
+        (row["id"], row["x"] and row["x"].asDict(recursive=True)) for row in table.read(spark).collect()
+    )
+    assert found == [
+        (3, {"a": 3, "b c": None}), (4, None), (10, None), (11, None), (12, {"a": 7, "b c": {"d": "new"}}),
+    ]  # fmt: skip
+
+
 # --- what is read -------------------------------------------------------------------------------------------
 
 
@@ -347,6 +365,49 @@ def test_the_table_is_read_once_and_only_what_is_needed(lake: hg.Lake, spark: Sp
         on = (sf.col("s.id") == sf.col("t.id")) & (sf.col("t.v") > 0)
         table.merge(source, on=on).when_matched_update({"v": "t.v + 1"}).commit()
     assert len(found) == 1
+
+
+def jobs_of(spark: SparkSession, work: Callable[[], Any]) -> int:
+    """How many jobs of Spark some work takes, in whatever threads."""
+    group = uuid.uuid4().hex
+    spark.sparkContext.setJobGroup(group, "counted")
+    try:
+        work()
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    context: Any = spark.sparkContext._jsc
+    context.sc().listenerBus().waitUntilEmpty()
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
+def test_a_merge_of_few_rows_takes_few_jobs(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark, 400)
+    source = spark.range(0, 800, 2).selectExpr("id", "'new' AS p", "5 AS v").coalesce(1)
+    merge = table.merge(source, on="t.id = s.id").when_matched_update({"v": "s.v"})
+    # The source; its keys; the source again, to be fetched; at every executor; the pass; what was found.
+    assert jobs_of(spark, merge.when_not_matched_insert().commit) == 6
+    # The same, and the positions of updated rows, at every executor.
+    assert jobs_of(spark, lambda: table.upsert(source, ["id"])) == 7
+    # These positions, the pass, and what was found.
+    assert jobs_of(spark, lambda: table.update({"v": "v + 1"}, "id % 3 = 0")) == 3
+    rows = table.read(spark).where("id % 3 = 0").agg(sf.sum("v"), sf.count("v"), sf.min("p")).collect()
+    assert tuple(rows[0]) == (6 * 134 + sum(10 * n + 1 for n in range(3, 400, 6)), 201, "new")
+
+
+def test_what_is_not_inserted_is_not_computed(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark)
+    source = spark.createDataFrame([(1, "x", 1), (7, "7", 1)], COLUMNS)
+    merge = table.merge(source, on="t.id = s.id").when_matched_update({"p": "s.p"})
+    assert merge.when_not_matched_insert({"id": "s.id", "v": "cast(s.p AS int)"}).commit().rows == RowCounts(
+        updated=1, inserted=1
+    )
+    # Nor is a number that fits no column looked at.
+    wide = spark.createDataFrame([(1, "y", 2**40), (8, "8", 8)], "id BIGINT, p STRING, v BIGINT")
+    merge = table.merge(wide, on="t.id = s.id").when_matched_update({"p": "s.p"}).when_not_matched_insert()
+    assert merge.commit().rows == RowCounts(updated=1, inserted=1)
+    assert found_in(table.read(spark).where("id IN (1, 7, 8)")) == [
+        {"id": 1, "p": "y", "v": 10}, {"id": 7, "p": None, "v": 7}, {"id": 8, "p": "8", "v": 8},
+    ]  # fmt: skip
 
 
 # --- what is refused ----------------------------------------------------------------------------------------

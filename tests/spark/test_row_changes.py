@@ -17,8 +17,10 @@ from headgate.model.row_counts import RowCounts
 COLUMNS = "id BIGINT NOT NULL, p STRING, v INT, at TIMESTAMP"
 NOON = dt.datetime(2024, 5, 1, 12)
 MODES = ("merge-on-read", "copy-on-write")
-WAYS = [("native", "merge-on-read"), ("arrow", "copy-on-write")]
+WAYS = [("auto", "merge-on-read"), ("native", "merge-on-read"), ("arrow", "copy-on-write")]
 LAYOUTS = [
+    ("auto", "merge-on-read", ["p"]),
+    ("auto", "copy-on-write", ["bucket(3, id)"]),
     ("native", "merge-on-read", []),
     ("native", "copy-on-write", ["p"]),
     ("native", "merge-on-read", ["day(at)"]),

@@ -45,12 +45,12 @@ class ArrowChanges:
     ) -> RowChange:
         found = self._located(files, self._understood(wanted))
         rows = self._assigned(found.drop_columns(self._places), values)
-        images = self._images(found.column(self._places[0]), rows)
+        images = self.images(found.column(self._places[0]), rows)
         return RowChange(updated=self._positions(found), images=images)
 
     def written_again(self, files: Sequence[PlannedFile], role: Role) -> tuple[DataFile, ...]:
         target = self.target
-        return self._written(read_rows(target.driver, target.loader, files, target.metadata.schema), role)
+        return self.written(read_rows(target.driver, target.loader, files, target.metadata.schema), role)
 
     def _understood(self, wanted: Wanted) -> Bound:
         if wanted.bound is not None:
@@ -96,7 +96,7 @@ class ArrowChanges:
             f"{self.target.table}: there is no column {name}", step or f"columns: {', '.join(known)}"
         )
 
-    def _images(self, paths: pa.ChunkedArray, rows: pa.Table) -> tuple[DataFile, ...]:
+    def images(self, paths: pa.ChunkedArray, rows: pa.Table) -> tuple[DataFile, ...]:
         """Writes `rows`, which take the place of rows of the files at `paths`."""
         by_role: dict[Role, list[str]] = {}
         for path in pc.unique(paths).to_pylist():
@@ -104,10 +104,11 @@ class ArrowChanges:
         return tuple(
             file
             for role, origins in by_role.items()
-            for file in self._written(rows.filter(pc.is_in(paths, pa.array(origins, paths.type))), role)
+            for file in self.written(rows.filter(pc.is_in(paths, pa.array(origins, paths.type))), role)
         )
 
-    def _written(self, rows: pa.Table, role: Role) -> tuple[DataFile, ...]:
+    def written(self, rows: pa.Table, role: Role) -> tuple[DataFile, ...]:
+        """Writes `rows`, which are what `role` says."""
         return write_rows(replace(self.target, role=role), rows)
 
 
@@ -139,8 +140,8 @@ class ArrowMerge(ArrowChanges):
         every = pa.array(range(rows.num_rows), pa.int64())
         return RowChange(
             updated=Positions.of_columns(*met),
-            images=self._images(met[0], rows.take(becoming)),
-            inserted=self._written(rows.filter(pc.invert(pc.is_in(every, becoming))), Role.NEW),
+            images=self.images(met[0], rows.take(becoming)),
+            inserted=self.written(rows.filter(pc.invert(pc.is_in(every, becoming))), Role.NEW),
         )
 
     @cached_property

@@ -19,8 +19,8 @@ from headgate.spark.fitting import DOES_NOT_FIT, can_become, exact, type_differe
 from headgate.spark.jobs import analysed
 from headgate.spark.types import schema_from_spark, schema_to_spark
 
-Rest: TypeAlias = Callable[[str], Column]
-"""What a column without an assignment holds, by its name."""
+Rest: TypeAlias = Callable[[spark.StructField], Column]
+"""What a column without an assignment holds: a column of its type and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,11 @@ class Scope:
         wanted = {field.name: field for field in schema.fields}
         problems: list[str] = []
         fields = [
-            _stored(columns[field.name], given[field.name], field, wanted[field.name], problems)
+            _stored(columns[field.name], given[field.name], field, wanted[field.name], problems).alias(
+                field.name
+            )
             if field.name in columns
-            else rest(field.name).cast(field.dataType)
+            else rest(field)
             for field in struct.fields
         ]
         if problems:
@@ -80,7 +82,7 @@ class Scope:
                 f"the values do not fit {table}:\n" + "\n".join(f"  - {problem}" for problem in problems),
                 "cast them in the expressions",
             )
-        return sf.struct(*(field.alias(name) for field, name in zip(fields, struct.names, strict=True)))
+        return sf.struct(*fields)
 
 
 def expression(given: Any) -> Column:
@@ -116,14 +118,16 @@ def _stored(
     filled = spark.StructField(given.name, _filled(kind, wanted.dataType), nullable=True)
     found = list(type_differences(filled, field))
     problems += found
-    return column if found else exact(column.cast(filled.dataType), filled.dataType, wanted)
+    if found:
+        return column
+    return exact(column if kind == filled.dataType else column.cast(filled.dataType), filled.dataType, wanted)
 
 
 def _number(
     column: Column, given: spark.StructField, wanted: spark.StructField, field: NestedField
 ) -> Column:
     if can_become(schema_from_spark(spark.StructType([given])).fields[0].field_type, field.field_type):
-        return column.cast(wanted.dataType)
+        return column if given.dataType == wanted.dataType else column.cast(wanted.dataType)
     # Whatever the session does with numbers that are too large: here none may be cut silently.
     tried = column.try_cast(wanted.dataType)
     wrong = tried.isNull()

@@ -55,7 +55,7 @@ def _joined(
     planned = tuple(PlannedFile(file, 0, False) for file in files.values())
     located = Scan(loader, planned, metadata, schema).located(spark)
     told = spark.createDataFrame(_told(changed, located.shown()))
-    file, position = located.columns()
+    file, position = map(sf.col, located.columns())
     same = file == sf.col(_PATH)
     if changed[0].rows is not None:
         same &= position == sf.col(_POSITION)

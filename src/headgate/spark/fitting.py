@@ -58,7 +58,7 @@ def exact(column: Column, given: spark.DataType, field: spark.StructField) -> Co
     ordered = reordered(column, given, field.dataType)
     # The cast also puts the ids of fields inside structs into the type. `DataFrame.to` would not: it leaves
     # alone what differs in nothing but metadata. Nullable everywhere, since the check is made row by row.
-    return ordered.cast(_nullable_type(field.dataType)).alias(field.name, metadata=field.metadata)
+    return ordered.cast(nullable_type(field.dataType)).alias(field.name, metadata=field.metadata)
 
 
 def reordered(column: Column, given: spark.DataType, wanted: spark.DataType) -> Column:
@@ -115,15 +115,16 @@ def _same_names(given: spark.DataType, wanted: spark.DataType) -> bool:
     return True
 
 
-def _nullable_type(kind: spark.DataType) -> spark.DataType:
+def nullable_type(kind: spark.DataType) -> spark.DataType:
+    """The type with every field inside it nullable."""
     match kind:
         case spark.StructType():
-            inner = [(field.name, _nullable_type(field.dataType), field.metadata) for field in kind.fields]
+            inner = [(field.name, nullable_type(field.dataType), field.metadata) for field in kind.fields]
             return spark.StructType([spark.StructField(name, of, True, meta) for name, of, meta in inner])
         case spark.ArrayType():
-            return spark.ArrayType(_nullable_type(kind.elementType), True)
+            return spark.ArrayType(nullable_type(kind.elementType), True)
         case spark.MapType():
-            return spark.MapType(_nullable_type(kind.keyType), _nullable_type(kind.valueType), True)
+            return spark.MapType(nullable_type(kind.keyType), nullable_type(kind.valueType), True)
     return kind
 
 

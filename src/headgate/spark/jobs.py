@@ -1,4 +1,4 @@
-"""Spark's jobs: what they are called, what they keep, and what their failures mean.
+"""Spark's jobs: what they are called, which run at once, and what their failures mean.
 
 Spark tells errors of the data from errors of the machine by the class of their SQLSTATE. The first kind is an
 `InvalidInputError`, the second a `StorageError`. Neither changes anything.
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from py4j.protocol import Py4JJavaError
 from pyspark import InheritableThread
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from headgate.core.lookup import nearest
 from headgate.errors import HeadgateError, InvalidInputError, StorageError, interruption_before
@@ -28,9 +28,6 @@ _REFUSED_BY_A_WORKER = re.compile(r"headgate\.errors\.InvalidInputError: (?P<pro
 
 ROW_ASTRAY = "HEADGATE_ROW_DOES_NOT_MATCH"
 """Stands in the error of a Spark job that met a row which its overwrite does not select; the row follows."""
-
-TASK_BYTES = 64 * 1024 * 1024
-"""So much of what is kept is given to one task: what a change finds is little, and spread over many."""
 
 _DATA_ERROR = re.compile(r"^.*\bSQLSTATE: (?:21|22|P0)\w{3}", re.MULTILINE)
 """A value or a row that cannot be computed with, or `raise_error`."""
@@ -86,28 +83,6 @@ def unknown_column(told: str) -> str | None:
     """The column that an error of Spark says is not there."""
     found = _UNKNOWN_COLUMN.search(told)
     return None if found is None else found["name"].replace("`", "")
-
-
-def kept(rows: DataFrame) -> DataFrame:
-    """The rows, computed now and once.
-
-    Spark keeps them until nobody holds the result. They are never computed again: where a part of them is
-    lost with an executor, whatever needs it fails, instead of mixing two results.
-    """
-    return rows.localCheckpoint()
-
-
-def together(rows: DataFrame) -> DataFrame:
-    """Rows that are kept, in one task if they are few: then Spark need not exchange them to group them."""
-    return rows.coalesce(1) if kept_bytes(rows) <= TASK_BYTES else rows
-
-
-def kept_bytes(rows: DataFrame) -> int:
-    """What rows that are kept take in memory and on the disks of executors; no job is needed to tell."""
-    jdf: Any = rows._jdf
-    number = jdf.queryExecution().analyzed().rdd().id()
-    known: Any = rows.sparkSession.sparkContext._jsc.sc().getRDDStorageInfo()
-    return sum(info.memSize() + info.diskSize() for info in known if info.id() == number)
 
 
 def at_once(spark: SparkSession, here: Callable[[], A], beside: Callable[[], B]) -> tuple[A, B]:

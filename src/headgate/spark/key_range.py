@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
+from pyspark.sql import DataFrame
 from pyspark.sql.types import LongType, StringType, StructType
 
 from headgate.errors import InvalidInputError
@@ -50,11 +49,12 @@ def held_keys(source: DataFrame, metadata: TableMetadata, columns: Mapping[str, 
     known = {mine: key for mine, key in keys.items() if key is not None}
     if not known:
         return HeldKeys(KeyRange(), unique=False)
-    named = source.select(*(key.alias(mine) for mine, key in known.items()))
-    told = _Told.of(named)
+    # By numbers: the names of the table's columns can be any.
+    numbered = source.selectExpr(*(f"{key} AS `{number}`" for number, key in enumerate(known.values())))
+    told = _Told.of(numbered)
     looked_at = MAX_KEYS if tell_partitions(known, metadata.schema, metadata.spec) else MAX_LISTED
     complete = told.keys <= looked_at
-    rows = named.distinct().toArrow() if complete else told.ends
+    rows = (numbered.distinct().toArrow() if complete else told.ends).rename_columns(list(known))
     optional = Schema(*(fields[name].model_copy(update={"required": False}) for name in known))
     found = keys_of(fitted(rows, optional, "the source"), metadata, complete=complete)
     return HeldKeys(found, unique=told.unique and len(known) == len(columns))
@@ -72,29 +72,18 @@ class _Told:
     ends: pa.Table
 
     @classmethod
-    def of(cls, named: DataFrame) -> _Told:
-        names = named.columns
-        # By numbers: the names of the table's columns can be any.
-        numbered = named.toDF(*map(str, range(len(names)))).groupBy(*map(str, range(len(names))))
-        ends = [
-            function(sf.col(str(number))).alias(f"{end} {number}")
-            for number in range(len(names))
-            for end, function in (("least", sf.min), ("greatest", sf.max), ("nulls", _nulls))
-        ]
-        counted = numbered.agg(sf.count("*").alias("times"))
-        told = counted.agg(sf.count("*").alias("keys"), sf.max("times").alias("most"), *ends).toArrow()
-        single = {name: told.column(name)[0].as_py() for name in ("keys", "most")}
-        nulls = [told.column(f"nulls {number}")[0].as_py() for number in range(len(names))]
-        columns = [
-            _ends(told.column(f"least {number}"), told.column(f"greatest {number}"), nulls[number])
-            for number in range(len(names))
-        ]
-        unique = not any(nulls) and single["most"] in (None, 1)
-        return cls(single["keys"], unique, pa.table(columns, names=names))
-
-
-def _nulls(column: Column) -> Column:
-    return sf.count_if(column.isNull())
+    def of(cls, numbered: DataFrame) -> _Told:
+        """Of rows that have keys alone. In SQL: each function of PySpark's is some calls to the JVM."""
+        names = numbered.columns
+        counted = numbered.groupBy(*names).count()
+        ends = [f"{told}(`{name}`)" for name in names for told in ("min", "max")]
+        nulls = [f"count_if(`{name}` IS NULL)" for name in names]
+        told = counted.selectExpr("count(*)", "max(`count`)", *nulls, *ends).toArrow().columns
+        (keys,), (most,) = (column.to_pylist() for column in told[:2])
+        missing = [count for column in told[2 : 2 + len(names)] for count in column.to_pylist()]
+        least, greatest = told[2 + len(names) :: 2], told[3 + len(names) :: 2]
+        columns = [_ends(*of_one) for of_one in zip(least, greatest, missing, strict=True)]
+        return cls(keys, not any(missing) and most in (None, 1), pa.table(columns, names=names))
 
 
 def _ends(least: pa.ChunkedArray, greatest: pa.ChunkedArray, nulls: int) -> pa.ChunkedArray:
@@ -102,12 +91,12 @@ def _ends(least: pa.ChunkedArray, greatest: pa.ChunkedArray, nulls: int) -> pa.C
     return pa.chunked_array([*least.chunks, *greatest.chunks, *third.chunks], least.type)
 
 
-def _as_key(source: DataFrame, name: str, field: NestedField) -> Column | None:
-    """The column of the source as one of the table's type; None if what is equal to it may differ then."""
-    column, given = sf.col(quoted(name)), source.schema[name]
+def _as_key(source: DataFrame, name: str, field: NestedField) -> str | None:
+    """The column of the source as one of the table's type, in SQL; None if what equals it may differ then."""
+    column, given = quoted(name), source.schema[name]
     if given.dataType == LongType() and isinstance(field.field_type, IntegerType):
         # A larger one is equal to none of the table.
-        return sf.when(column.between(-(2**31), 2**31 - 1), column).cast("int")
+        return f"cast(CASE WHEN {column} BETWEEN {-(2**31)} AND {2**31 - 1} THEN {column} END AS int)"
     if isinstance(given.dataType, StringType) and given.dataType != StringType():
         return None  # of a collation, by which texts that differ are equal
     try:

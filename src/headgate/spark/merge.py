@@ -13,10 +13,12 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.types import StructField
 
 from headgate.core.lookup import free_name
 from headgate.core.merging import SOURCE, TABLE, Action, Clause, Expression, Match, MergeSpec, upsert_spec
 from headgate.errors import InvalidInputError
+from headgate.iceberg.arrow_changes import ArrowChanges
 from headgate.iceberg.bound import Always
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import Role
@@ -24,13 +26,24 @@ from headgate.iceberg.planning import Plan, PlannedFile
 from headgate.iceberg.row_change import KeyRange, RowChange, Wanted
 from headgate.iceberg.target import Target
 from headgate.spark.assignment import Scope, expression, require_columns
+from headgate.spark.fetched import (
+    Fetched,
+    FetchedSource,
+    fetched,
+    fetched_rows,
+    fetched_source,
+    image_columns,
+    is_little,
+)
 from headgate.spark.fitting import fitted, quoted
-from headgate.spark.jobs import analysed, at_once, kept, kept_bytes, together
+from headgate.spark.jobs import analysed, at_once
 from headgate.spark.join_keys import join_keys
+from headgate.spark.kept import Kept, kept
 from headgate.spark.key_range import HeldKeys, held_keys
-from headgate.spark.places import Located
+from headgate.spark.places import Gathered, Located
 from headgate.spark.row_changes import IMAGE, SparkChanges
 from headgate.spark.session import prepared
+from headgate.spark.types import schema_to_spark
 
 BROADCAST_BYTES = 128 * 1024 * 1024
 """A source that takes no more in memory is given to every executor, so that the table is not moved. Likewise
@@ -50,9 +63,9 @@ class SparkMerge(SparkChanges):
     _matching: list[tuple[Expression, dict[str, str]]] = field(default_factory=list, repr=False)
 
     @cached_property
-    def source(self) -> DataFrame:
+    def source(self) -> Kept:
         """The rows of the source, each with a number."""
-        numbered = self.given.select("*", sf.monotonically_increasing_id().alias(self._row))
+        numbered = self.given.selectExpr("*", f"monotonically_increasing_id() AS {self._row}")
         with self._doing("compute the source"):
             return kept(numbered)
 
@@ -74,7 +87,7 @@ class SparkMerge(SparkChanges):
         asked = tuple(sorted(columns.items()))
         if asked not in self._held:
             with self._doing("compute the keys of the source"):
-                self._held[asked] = held_keys(together(self.source), self.target.metadata, columns)
+                self._held[asked] = held_keys(self.source.together(), self.target.metadata, columns)
         return self._held[asked]
 
     def upserted(self, plan: Plan, keys: Sequence[str]) -> RowChange:
@@ -94,10 +107,14 @@ class SparkMerge(SparkChanges):
         return self._merged(plan, spec, self.keys(self.matching(spec.on)))
 
     def _merged(self, plan: Plan, spec: MergeSpec, keys: KeyRange) -> RowChange:
-        with self._doing("find the rows that the merge changes"):
-            wanted = ALL_ROWS if keys.bound is None else Wanted(keys.bound, None, "the keys")
-            located = self._located(plan.files, wanted)
-            found = kept(self._found(located, spec))
+        wanted = ALL_ROWS if keys.bound is None else Wanted(keys.bound, None, "the keys")
+        located = self._shortly(plan.files, wanted)
+        # The source is fetched while the pass over the table is planned.
+        found, new = at_once(
+            self.spark, partial(self._pairs, located, spec), partial(self._fetched_source, spec)
+        )
+        if new is not None and is_little(self.spark, found):
+            return self._settled_here(located, found, spec, new)
         changed, inserted = at_once(
             self.spark,
             partial(self._changed, located, found, spec, plan.files),
@@ -105,24 +122,41 @@ class SparkMerge(SparkChanges):
         )
         return replace(changed, inserted=inserted)
 
+    def _pairs(self, located: Located, spec: MergeSpec) -> Kept:
+        with self._doing("find the rows that the merge changes"):
+            return kept(self._found(located, spec))
+
+    def _settled_here(self, located: Located, found: Kept, spec: MergeSpec, new: FetchedSource) -> RowChange:
+        """What becomes of the rows of both sides, if they are few: the rest is done by this process."""
+        with self._doing("fetch the rows to change"):
+            image = IMAGE if _updates(spec) else None
+            few = fetched(located, found.rows, self._action, image, self.target.metadata.schema, self._row)
+        here = ArrowChanges(self.target)
+        images, inserted = self.target.driver.host.together(
+            [
+                partial(here.images, few.origins(), few.images),
+                partial(here.written, new.without(few.met), Role.NEW),
+            ]
+        )
+        return replace(self._places(located, found, few, spec), images=images, inserted=inserted)
+
     def _changed(
-        self, located: Located, found: DataFrame, spec: MergeSpec, files: Sequence[PlannedFile]
+        self, located: Located, found: Kept, spec: MergeSpec, files: Sequence[PlannedFile]
     ) -> RowChange:
         """What becomes of the rows of the table that were found."""
-        updates = {number for number, clause in enumerate(_clauses(spec)) if clause.action is Action.UPDATE}
-        gathered, images = at_once(
-            self.spark,
-            partial(self._gathered, located, found, sf.col(self._action)),
-            partial(self._images, located, found, files) if updates else _no_files,
-        )
-        if gathered.repeated:
+        places, images = self._applied(located, found, files, self._action, has_images=bool(_updates(spec)))
+        return replace(self._places(located, found, places, spec), images=images)
+
+    def _places(
+        self, located: Located, found: Kept, places: Gathered | Fetched, spec: MergeSpec
+    ) -> RowChange:
+        """Which rows of the table are deleted and updated; refuses two rows of the source for one of them."""
+        if places.repeated:
             with self._doing("find the rows that the merge changes"):
-                raise self._ambiguous(located, found, spec)
-        return RowChange(
-            deleted=gathered.of(set(range(len(_clauses(spec)))) - updates),
-            updated=gathered.of(updates),
-            images=images,
-        )
+                raise self._ambiguous(located, found.rows, spec)
+        updates = _updates(spec)
+        deletes = set(range(len(_clauses(spec)))) - updates
+        return RowChange(deleted=places.of(deletes), updated=places.of(updates))
 
     # --- names -------------------------------------------------------------------------------------------
 
@@ -156,35 +190,35 @@ class SparkMerge(SparkChanges):
         With the place of each, the number of the source row, which clause applies, and the image if it is an
         update. Pairs to which no clause applies are there only if it matters that the source row met one.
         """
-        rows, source = located.rows.alias(TABLE), self.source.alias(SOURCE)
+        rows, source = located.rows.alias(TABLE), self.source.rows.alias(SOURCE)
         how = "left" if spec.of(Match.NOT_MATCHED_BY_SOURCE) else "inner"
-        small = kept_bytes(self.source) <= BROADCAST_BYTES
+        small = self.source.size_bytes <= BROADCAST_BYTES
         pairs = self._joined(rows, sf.broadcast(source) if small else source, spec.on, how)
         # In a step of its own: a condition that is not deterministic must be asked once.
         chosen = pairs.select("*", self._chosen(pairs, rows, spec).alias(self._action))
-        action, row = sf.col(self._action), sf.col(f"{SOURCE}.{self._row}")
-        counts = action.isNotNull()
+        counts = f"{self._action} IS NOT NULL"
         if spec.of(Match.NOT_MATCHED):
-            counts |= row.isNotNull()
+            counts += f" OR {SOURCE}.{self._row} IS NOT NULL"
         image = sf.lit(None)
         for number, clause in enumerate(_clauses(spec)):
             if clause.action is Action.UPDATE:
-                image = sf.when(action == number, self._image(pairs, rows, clause)).otherwise(image)
+                applies = sf.expr(f"{self._action} = {number}")
+                image = sf.when(applies, self._image(pairs, rows, clause)).otherwise(image)
         with analysed("the merge", self._known(TABLE, SOURCE), ADVICE):
             return chosen.where(counts).select(
-                *(sf.col(f"{TABLE}.{quoted(place)}") for place in (located.file, located.position)),
-                row.alias(self._row),
-                action.alias(self._action),
+                *(f"{TABLE}.{place}" for place in located.columns()),
+                f"{SOURCE}.{self._row}",
+                self._action,
                 image.alias(IMAGE),
             )
 
     def _chosen(self, pairs: DataFrame, rows: DataFrame, spec: MergeSpec) -> Column:
         """The number of the first clause that applies to a pair, or to a row that met nothing."""
-        is_pair = sf.col(f"{SOURCE}.{self._row}").isNotNull()
-        chosen = sf.lit(None).cast("int")
+        is_pair = f"{SOURCE}.{self._row} IS NOT NULL"
+        chosen = sf.expr("cast(NULL AS int)")
         # From the last to the first, so that the first whose condition holds is the one that counts.
         for number, clause in reversed(list(enumerate(_clauses(spec)))):
-            applies = is_pair if clause.match is Match.MATCHED else ~is_pair
+            applies = sf.expr(is_pair if clause.match is Match.MATCHED else f"NOT {is_pair}")
             if clause.condition is not None:
                 scope = self._scope(pairs, rows, clause)
                 applies &= scope.condition(clause.condition, f"the condition of '{clause}'")
@@ -192,8 +226,8 @@ class SparkMerge(SparkChanges):
         return chosen
 
     def _image(self, pairs: DataFrame, rows: DataFrame, clause: Clause) -> Column:
-        def as_it_is(name: str) -> Column:
-            return sf.col(f"{TABLE}.{quoted(name)}")
+        def as_it_is(field: StructField) -> Column:
+            return sf.col(f"{TABLE}.{quoted(field.name)}")
 
         values = self._all_of_source() if clause.values is None else clause.values
         scope = self._scope(pairs, rows, clause)
@@ -207,15 +241,15 @@ class SparkMerge(SparkChanges):
 
     # --- rows of the source -------------------------------------------------------------------------------
 
-    def _inserted(self, found: DataFrame, spec: MergeSpec) -> tuple[DataFile, ...]:
+    def _inserted(self, found: Kept, spec: MergeSpec) -> tuple[DataFile, ...]:
         """Writes the rows of the source that met nothing, as far as a clause wants them."""
         clauses = spec.of(Match.NOT_MATCHED)
         if not clauses:
             return ()
-        met = found.select(self._row)
-        if kept_bytes(found) <= BROADCAST_BYTES:
+        met = found.rows.select(self._row)
+        if found.size_bytes <= BROADCAST_BYTES:
             met = sf.broadcast(met)
-        alone = self.source.join(met, self._row, "left_anti").alias(SOURCE)
+        alone = self.source.rows.join(met, self._row, "left_anti").alias(SOURCE)
         scope = Scope(
             alone,
             self._known(SOURCE),
@@ -232,8 +266,29 @@ class SparkMerge(SparkChanges):
                 image
             )
         with analysed("the merge", scope.known, scope.advice):
-            rows = alone.select(image.alias(IMAGE)).where(sf.col(IMAGE).isNotNull())
-        return self._written(rows.select(f"{IMAGE}.*"), Role.NEW, kept_bytes(self.source))
+            rows = alone.select(image.alias(IMAGE)).where(f"{IMAGE} IS NOT NULL")
+        if is_little(self.spark, self.source):
+            with self._doing("fetch the rows to insert"):
+                schema = self.target.metadata.schema
+                few = fetched_rows(rows, image_columns(IMAGE, schema), schema)
+            return ArrowChanges(self.target).written(few, Role.NEW)
+        return self._written(rows.select(f"{IMAGE}.*"), Role.NEW, self.source.tasks)
+
+    def _fetched_source(self, spec: MergeSpec) -> FetchedSource | None:
+        """The rows of the source, if those that meet nothing are inserted as they are, and they are few.
+
+        Only then: what a clause computes may fail for a row that is not inserted.
+        """
+        clauses = spec.of(Match.NOT_MATCHED)
+        if not clauses or clauses[0].condition is not None or clauses[0].values is not None:
+            return None
+        self._all_of_source()
+        given, wanted = self.given.schema, schema_to_spark(self.target.metadata.schema)
+        alike = all(_same_type(given[field.name], field) for field in wanted.fields)
+        if not alike or not is_little(self.spark, self.source):
+            return None
+        with self._doing("fetch the source"), analysed("the source", self._known(SOURCE), ADVICE):
+            return fetched_source(self.source.rows, self._row, self.target.metadata.schema)
 
     def _all_of_source(self) -> dict[str, Expression]:
         """Every column of the table from the one of the source with its name."""
@@ -243,7 +298,7 @@ class SparkMerge(SparkChanges):
                 f"{self.target.table}: the source has no column {', '.join(missing)}",
                 "add them to the source, or merge with a clause that names the columns to set",
             )
-        return {name: sf.col(f"{SOURCE}.{quoted(name)}") for name in self._names}
+        return {name: f"{SOURCE}.{quoted(name)}" for name in self._names}
 
     # --- refusals -----------------------------------------------------------------------------------------
 
@@ -257,7 +312,7 @@ class SparkMerge(SparkChanges):
             .limit(SHOWN_KEYS)
         )
         numbers = [number for row in twice.collect() for number in row[self._row]]
-        rows = self.source.where(sf.col(self._row).isin(numbers)).drop(self._row).limit(2 * SHOWN_KEYS)
+        rows = self.source.rows.where(sf.col(self._row).isin(numbers)).drop(self._row).limit(2 * SHOWN_KEYS)
         shown = [row.asDict() for row in rows.collect()]
         return InvalidInputError(
             f"{self.target.table}: more than one row of the source would change one row of the table, on "
@@ -270,7 +325,7 @@ class SparkMerge(SparkChanges):
         """Refuses keys that are null or there twice."""
         columns = [sf.col(quoted(key)) for key in keys]
         null = reduce(Column.__or__, [column.isNull() for column in columns])
-        counted = together(self.source).groupBy(*columns).agg(sf.count("*").alias(self._row))
+        counted = self.source.together().groupBy(*columns).agg(sf.count("*").alias(self._row))
         wrong = counted.where((sf.col(self._row) > 1) | null).orderBy(null.desc()).limit(SHOWN_KEYS)
         found = [row.asDict() for row in wrong.collect()]
         if not found:
@@ -304,12 +359,17 @@ def _clauses(spec: MergeSpec) -> tuple[Clause, ...]:
     return (*spec.of(Match.MATCHED), *spec.of(Match.NOT_MATCHED_BY_SOURCE))
 
 
-def _no_files() -> tuple[DataFile, ...]:
-    return ()
+def _updates(spec: MergeSpec) -> set[int]:
+    return {number for number, clause in enumerate(_clauses(spec)) if clause.action is Action.UPDATE}
 
 
-def _null(_: str) -> Column:
-    return sf.lit(None)
+def _same_type(given: StructField, wanted: StructField) -> bool:
+    """Whether a value of the one is one of the other as it is."""
+    return given.dataType.simpleString() == wanted.dataType.simpleString()
+
+
+def _null(field: StructField) -> Column:
+    return sf.lit(None).cast(field.dataType).alias(field.name)
 
 
 def _listed(rows: Sequence[dict[str, Any]]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -27,6 +28,7 @@ from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.positions import FILE_PATH, POS, positions_array, read_positions
 from headgate.spark.fitting import quoted
+from headgate.spark.places import Located
 
 READ_OPTIONS = {
     # The names are those of files, not patterns, and their directories mean nothing.
@@ -70,15 +72,20 @@ class NativeFiles:
         live = self._named(self._live(marked))
         return self._plain(whole).unionAll(live) if whole else live
 
-    def located(self) -> DataFrame:
+    def located(self) -> Located:
         """The live rows, and of each the name that Spark shows for its file, and its position there."""
         whole, marked = self._parts()
-        parts = [self._placed(self._scan(whole))] if whole else []
-        parts += [self._live(marked)] if marked else []
-        rows = parts[0] if len(parts) == 1 else parts[0].unionAll(parts[1])
-        return self._named(rows, sf.col(self.path), sf.col(self.position))
+        if marked:
+            live = self._live(marked)
+            rows, shown = self._placed(self._scan(whole)).unionAll(live) if whole else live, self._all_shown
+        else:
+            scan = self._scan(whole)
+            rows, shown = self._placed(scan), partial(self._shown, whole, scan)
+        if not self._as_read:
+            rows = self._named(rows, sf.col(self.path), sf.col(self.position))
+        return Located(rows, self.path, self.position, self._paths(), shown)
 
-    def paths(self) -> Callable[[str], str]:
+    def _paths(self) -> Callable[[str], str]:
         """From the name that Spark shows for a file to its path in the manifest.
 
         Not computed by Spark: few of the rows that it reads are asked for their file.
@@ -109,8 +116,11 @@ class NativeFiles:
     def _plain(self, files: Sequence[PlannedFile]) -> DataFrame:
         """All rows of files. Each column that is named anew is some calls to the JVM: most need not be."""
         scan = self._scan(files)
-        as_read = all(self.names[name] == name for name in self.struct.names)
-        return scan if as_read else self._named(scan)
+        return scan if self._as_read else self._named(scan)
+
+    @property
+    def _as_read(self) -> bool:
+        return all(self.names[name] == name for name in self.struct.names)
 
     def _named(self, rows: DataFrame, *more: Column) -> DataFrame:
         """The rows with the columns as the table calls them, and with `more`."""
@@ -182,11 +192,11 @@ class NativeFiles:
     def _hadoop_path(self, path: str) -> str:
         return f"{self.hadoop_root}/{self.loader.key(path)}"
 
-    def shown(self) -> dict[str, tuple[str, ...]]:
-        """By the path of each file in the manifest, the names that Spark may show for it."""
+    def _all_shown(self) -> dict[str, tuple[str, ...]]:
         return self._shown(self.files, self._scan(self.files))
 
     def _shown(self, files: Sequence[PlannedFile], scan: DataFrame) -> dict[str, tuple[str, ...]]:
+        """By the path of each file in the manifest, the names that Spark may show for it."""
         # From Spark itself: if a name were not the one that it shows, deleted rows would come back.
         names = {_short(unquote(name)): name for name in scan.inputFiles()}
         found: dict[str, tuple[str, ...]] = {}

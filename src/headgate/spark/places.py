@@ -3,53 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
+from headgate.errors import InternalError
 from headgate.iceberg.positions import Positions
 from headgate.spark.fitting import quoted
 
 GROUP_POSITIONS = 1 << 20
 """The positions of a file travel in groups, each a row of Spark: of so many rows of the file at most."""
 
-_PATH, _GROUP, _KIND, _POSITIONS, _COUNT = "path", "group", "kind", "positions", "count"
+_PATH, _GROUP, _KIND, _POSITION, _POSITIONS, _COUNT = "path", "part", "kind", "position", "positions", "count"
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
     """Rows with the columns `file` and `position`, which come last.
 
-    What stands in `file` may be a name of Spark's own; `path` makes of it what the manifest has, and `shown`
-    has, by that, the names that may stand there.
+    What stands in `file` may be a name of Spark's own, or a number; `path` makes of it what the manifest has,
+    and `shown` has, by that, what may stand there.
     """
 
     rows: DataFrame
     file: str
     position: str
-    path: Callable[[str], str] = str
-    shown: Callable[[], Mapping[str, tuple[str, ...]]] = dict
+    path: Callable[[Any], str] = str
+    shown: Callable[[], Mapping[str, tuple[Any, ...]]] = dict
 
-    def columns(self) -> list[Column]:
-        """The place of each row."""
-        return [sf.col(quoted(self.file)), sf.col(quoted(self.position))]
+    def columns(self) -> tuple[str, str]:
+        """The place of each row, in SQL."""
+        return quoted(self.file), quoted(self.position)
 
-    def gathered(self, found: DataFrame, kind: Column | None = None) -> Gathered:
+    def short(self) -> Located:
+        """The same with a number for each file, since its name is often longer than the rest of a row.
+
+        As it is, if two names have the same number.
+        """
+        names = {path: tuple(shown) for path, shown in self.shown().items()}
+        numbers = {path: tuple(crc32(name.encode()) for name in shown) for path, shown in names.items()}
+        paths = {number: path for path, ours in numbers.items() for number in ours}
+        if len(paths) < sum(map(len, names.values())):
+            return self
+
+        def path(number: int) -> str:
+            if number not in paths:
+                raise InternalError(f"Spark shows a file that it was not asked to read: number {number}")
+            return paths[number]
+
+        rows = self.rows.withColumn(self.file, sf.expr(f"crc32({quoted(self.file)})"))
+        return replace(self, rows=rows, path=path, shown=lambda: numbers)
+
+    def gathered(self, found: DataFrame, kind: str = "0") -> Gathered:
         """The places of rows that were found, which have the columns of `columns`.
 
-        Each counts as one of `kind`; rows of which it is null are only counted. Each path travels once for
-        many rows.
+        Each counts as one of `kind`, which is SQL; rows of which it is null are only counted. Each path
+        travels once for many rows.
         """
-        number = sf.lit(0) if kind is None else kind
         file, position = self.columns()
-        grouped = found.groupBy(
-            file.alias(_PATH), (position / GROUP_POSITIONS).cast("int").alias(_GROUP), number.alias(_KIND)
-        ).agg(
-            sf.collect_list(sf.when(number.isNotNull(), position)).alias(_POSITIONS),
-            sf.count("*").alias(_COUNT),
+        placed = found.selectExpr(
+            f"{file} AS {_PATH}",
+            f"{position} DIV {GROUP_POSITIONS} AS {_GROUP}",
+            f"{kind} AS {_KIND}",
+            f"{position} AS {_POSITION}",
+        )
+        grouped = placed.groupBy(_PATH, _GROUP, _KIND).agg(
+            sf.expr(f"collect_list(CASE WHEN {_KIND} IS NOT NULL THEN {_POSITION} END) AS {_POSITIONS}"),
+            sf.expr(f"count(*) AS {_COUNT}"),
         )
         table = grouped.select(_PATH, _KIND, _POSITIONS, _COUNT).toArrow().combine_chunks()
         paths = [self.path(shown) for shown in table.column(_PATH).to_pylist()]

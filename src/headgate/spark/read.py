@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -86,17 +86,16 @@ class Scan:
         names = position_columns(self.wanted)
         if not self.files:
             return Located(spark.createDataFrame([], _located_struct(self.wanted)), *names)
-        inner = position_columns(self.schema)
-        path: Callable[[str], str] = _as_it_is
-        shown: Callable[[], Mapping[str, tuple[str, ...]]] = self._paths
         match way_to_read(spark, self.store):
             case Way.NATIVE:
-                native = self._native(spark, self.schema)
-                rows, path, shown = native.located(), native.paths(), native.shown
+                every = self._native(spark, self.schema).located()
             case _:
                 rows = self._through_arrow(spark, self.schema, located=True)
-        places = [sf.col(quoted(name)).alias(shown) for name, shown in zip(inner, names, strict=True)]
-        return Located(self._selected(rows, places), *names, path, shown)
+                every = Located(rows, *position_columns(self.schema), shown=self._paths)
+        # If all columns are wanted, the places are there under these names.
+        anew = zip(every.columns(), names, strict=True) if self.wanted != self.schema else ()
+        places = [sf.col(column).alias(name) for column, name in anew]
+        return Located(self._selected(every.rows, places), *names, every.path, every.shown)
 
     def _paths(self) -> dict[str, tuple[str, ...]]:
         return {planned.file.path: (planned.file.path,) for planned in self.files}
@@ -163,10 +162,6 @@ def selected_rows(
         for field in struct.fields
     ]
     return rows.select(*columns, *more)
-
-
-def _as_it_is(path: str) -> str:
-    return path
 
 
 def _located_struct(schema: Schema) -> StructType:

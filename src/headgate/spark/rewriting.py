@@ -39,7 +39,8 @@ from headgate.model.identifiers import TxId
 from headgate.spark.content import NOTHING, added_up, content_columns, content_of
 from headgate.spark.fitting import quoted
 from headgate.spark.hadoop import HadoopStore
-from headgate.spark.jobs import TASK_BYTES, described, translated
+from headgate.spark.jobs import described, translated
+from headgate.spark.kept import TASK_BYTES
 from headgate.spark.layout import target_bytes
 from headgate.spark.moved_write import GROUP, NUMBER, Destination, write_moved
 from headgate.spark.ordering import Ordering, Z, ordering
@@ -239,7 +240,7 @@ class _Moving:
             for name in shown.get(planned.file.path, ())
         ]
         known = self.spark.createDataFrame(names, f"{_SHOWN} STRING, {NUMBER} INT, {GROUP} INT")
-        file, position = located.columns()
+        file, position = map(sf.col, located.columns())
         rows = located.rows.join(sf.broadcast(known), file == sf.col(_SHOWN))
         columns = [sf.col(quoted(field.name)) for field in self._metadata.schema.fields]
         return rows.select(*columns, NUMBER, position.alias(ORIGIN_POSITION), GROUP)
@@ -261,7 +262,7 @@ class _Moving:
             sf.count_if(sf.isnan(sf.col(quoted(field.name)))).alias(f"nan{field.field_id}")
             for field in floating
         ]
-        shown = located.columns()[0].alias(_SHOWN)
+        shown = sf.col(located.columns()[0]).alias(_SHOWN)
         found = located.rows.groupBy(shown).agg(*content_columns(schema), *nans).collect()
         contents = {located.path(row[_SHOWN]): content_of(row) for row in found}
         counts = {

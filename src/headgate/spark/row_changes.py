@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from headgate.core.merging import Expression
+from headgate.iceberg.arrow_changes import ArrowChanges
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import Role, image_role
 from headgate.iceberg.planning import PlannedFile
@@ -18,17 +19,10 @@ from headgate.iceberg.positions import Positions
 from headgate.iceberg.row_change import RowChange, Wanted
 from headgate.iceberg.target import Target
 from headgate.spark.assignment import Scope
+from headgate.spark.fetched import Fetched, fetched, is_little
 from headgate.spark.fitting import fitted, quoted
-from headgate.spark.jobs import (
-    TASK_BYTES,
-    analysed,
-    at_once,
-    described,
-    kept,
-    kept_bytes,
-    together,
-    translated,
-)
+from headgate.spark.jobs import analysed, at_once, described, translated
+from headgate.spark.kept import Kept, kept
 from headgate.spark.places import Gathered, Located
 from headgate.spark.read import Scan
 from headgate.spark.types import schema_to_spark
@@ -36,6 +30,8 @@ from headgate.spark.write import write_rows
 
 IMAGE = "_headgate_image"
 """The column with what a row becomes, as a struct."""
+SHORT_FILES = 200
+"""Of so many files the names are asked for, one by one, so that rows need not carry them."""
 
 
 @dataclass(frozen=True)
@@ -54,48 +50,66 @@ class SparkChanges:
         self, files: Sequence[PlannedFile], wanted: Wanted, values: Mapping[str, Expression]
     ) -> RowChange:
         with self._doing("find the rows to update"):
-            located = self._located(files, wanted)
+            located = self._shortly(files, wanted)
             scope = Scope(located.rows, tuple(self._names))
             image = scope.image(
-                values, self.target.metadata.schema, self.target.table, lambda name: sf.col(quoted(name))
+                values, self.target.metadata.schema, self.target.table, lambda it: sf.col(quoted(it.name))
             )
             with analysed("the values", scope.known):
-                found = located.rows.select(*located.columns(), image.alias(IMAGE))
-            found = kept(found)
-        # At once: each of them is small, and most of its time goes by before and after its tasks.
-        gathered, images = at_once(
-            self.spark,
-            partial(self._gathered, located, found),
-            partial(self._images, located, found, files),
-        )
-        return RowChange(updated=gathered.of({0}), images=images)
-
-    def _gathered(self, located: Located, found: DataFrame, kind: Column | None = None) -> Gathered:
-        with self._doing("find the rows to change"):
-            return located.gathered(together(found), kind)
+                rows = located.rows.select(*located.columns(), image.alias(IMAGE))
+            found = kept(rows)
+        places, images = self._applied(located, found, files)
+        return RowChange(updated=places.of({0}), images=images)
 
     def written_again(self, files: Sequence[PlannedFile], role: Role) -> tuple[DataFile, ...]:
         metadata = self.target.metadata
         scan = Scan(self.target.loader, tuple(files), metadata, metadata.schema)
         return self._written(scan.frame(self.spark), role)
 
-    def _images(
-        self, located: Located, found: DataFrame, files: Sequence[PlannedFile]
-    ) -> tuple[DataFile, ...]:
+    def _applied(
+        self,
+        located: Located,
+        found: Kept,
+        files: Sequence[PlannedFile],
+        kind: str = "0",
+        *,
+        has_images: bool = True,
+    ) -> tuple[Gathered | Fetched, tuple[DataFile, ...]]:
+        """The places of rows of `files` that were found, and new files with their images.
+
+        Rows of which `kind`, which is SQL, is null are not to be changed.
+        """
+        if is_little(self.spark, found):
+            with self._doing("fetch the rows to change"):
+                image = IMAGE if has_images else None
+                few = fetched(located, found.rows, kind, image, self.target.metadata.schema)
+            return few, ArrowChanges(self.target).images(few.origins(), few.images)
+        # At once: each of them is small, and most of its time goes by before and after its tasks.
+        return at_once(
+            self.spark,
+            partial(self._gathered, located, found, kind),
+            partial(self._images, located, found, files) if has_images else _no_files,
+        )
+
+    def _gathered(self, located: Located, found: Kept, kind: str) -> Gathered:
+        with self._doing("find the rows to change"):
+            return located.gathered(found.together(), kind)
+
+    def _images(self, located: Located, found: Kept, files: Sequence[PlannedFile]) -> tuple[DataFile, ...]:
         """Writes the images of rows of `files` that were found, by what they are: of a new row, a new row."""
         paths = [planned.file.path for planned in files]
         own = [path for path in paths if image_role(path, self.target.txid) is Role.NEW]
-        images = found.where(sf.col(IMAGE).isNotNull())
+        images = found.rows.where(f"{IMAGE} IS NOT NULL")
         parts = {Role.UPDATED: images} if len(own) < len(paths) else {}
         if own:
             shown = located.shown()
-            is_new = located.columns()[0].isin([name for path in own for name in shown[path]])
+            is_new = sf.col(located.columns()[0]).isin([name for path in own for name in shown[path]])
             parts = {role: rows.where(~is_new) for role, rows in parts.items()}
             parts[Role.NEW] = images.where(is_new)
         return tuple(
             file
             for role, rows in parts.items()
-            for file in self._written(rows.select(f"{IMAGE}.*"), role, kept_bytes(found))
+            for file in self._written(rows.select(f"{IMAGE}.*"), role, found.tasks)
         )
 
     @property
@@ -116,13 +130,16 @@ class SparkChanges:
         )
         return scan.located(self.spark)
 
-    def _written(self, rows: DataFrame, role: Role, size_bytes: int | None = None) -> tuple[DataFile, ...]:
-        """Writes rows; if their size is known, in as few tasks as it needs."""
+    def _shortly(self, files: Sequence[PlannedFile], wanted: Wanted) -> Located:
+        """The same for rows that are kept and fetched."""
+        located = self._located(files, wanted)
+        return located.short() if len(files) <= SHORT_FILES else located
+
+    def _written(self, rows: DataFrame, role: Role, tasks: int | None = None) -> tuple[DataFile, ...]:
+        """Writes rows, if it is known how many tasks they are for, in no more."""
         target = replace(self.target, role=role)
         fitting = fitted(rows, target.metadata.schema, target.table)
-        if size_bytes is not None:
-            fitting = fitting.coalesce(-(-size_bytes // TASK_BYTES) or 1)
-        return write_rows(target, fitting)
+        return write_rows(target, fitting if tasks is None else fitting.coalesce(tasks))
 
     @contextmanager
     def _doing(self, doing: str) -> Iterator[None]:
@@ -130,3 +147,7 @@ class SparkChanges:
         table = self.target.table
         with described(self.spark, f"headgate: {doing} in {table}"), translated(table, doing):
             yield
+
+
+def _no_files() -> tuple[DataFile, ...]:
+    return ()
