@@ -61,9 +61,9 @@ OTHERS_OF_TABLES: tuple[tuple[str, str, str, str], ...] = (
     ),
     (
         "write.parquet.compression-codec",
-        "as Spark's Parquet writer knows them",
+        "`none`, `snappy`, `gzip`, `brotli`, `lz4`, `zstd`",
         "`zstd`",
-        "of files that Spark writes; those written through Arrow are always `zstd`",
+        "how data files are compressed",
     ),
     (
         "write.metadata.metrics.default, write.metadata.metrics.column.NAME",

@@ -8,15 +8,19 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import headgate as hg
 from headgate.model.row_counts import RowCounts
+from headgate.spark.fetching import FETCHED_BYTES, is_little
+from headgate.spark.kept import NOBODY_KNOWS, Kept, kept
 from tests.spark.test_row_changes import MODES, modes
 
 COLUMNS = "id BIGINT, p STRING, v INT"
@@ -384,14 +388,114 @@ def test_a_merge_of_few_rows_takes_few_jobs(lake: hg.Lake, spark: SparkSession) 
     table = filled(lake, spark, 400)
     source = spark.range(0, 800, 2).selectExpr("id", "'new' AS p", "5 AS v").coalesce(1)
     merge = table.merge(source, on="t.id = s.id").when_matched_update({"v": "s.v"})
-    # The source; its keys; the source again, to be fetched; at every executor; the pass; what was found.
-    assert jobs_of(spark, merge.when_not_matched_insert().commit) == 6
+    # The source; fetched; at every executor; the pass; what was found.
+    assert jobs_of(spark, merge.when_not_matched_insert().commit) == 5
     # The same, and the positions of updated rows, at every executor.
-    assert jobs_of(spark, lambda: table.upsert(source, ["id"])) == 7
+    assert jobs_of(spark, lambda: table.upsert(source, ["id"])) == 6
     # These positions, the pass, and what was found.
     assert jobs_of(spark, lambda: table.update({"v": "v + 1"}, "id % 3 = 0")) == 3
     rows = table.read(spark).where("id % 3 = 0").agg(sf.sum("v"), sf.count("v"), sf.min("p")).collect()
     assert tuple(rows[0]) == (6 * 134 + sum(10 * n + 1 for n in range(3, 400, 6)), 201, "new")
+
+
+def writers_of(table: hg.Table, change: Callable[[], Any]) -> set[tuple[str, str]]:
+    """Who writes the data files of a change, and with which codec."""
+    before, found = {file.path for file in table.files()}, set()
+    change()
+    for path in {file.path for file in table.files()} - before:
+        footer = pq.read_metadata(path.removeprefix("file://"))
+        found.add((footer.created_by.split()[0], footer.row_group(0).column(0).compression))
+    return found
+
+
+def test_few_rows_are_written_by_the_driver(lake: hg.Lake, spark: SparkSession) -> None:
+    table = lake.create_table("t.m", COLUMNS, properties={"write.parquet.compression-codec": "gzip"})
+    source = spark.range(4).selectExpr("id", "'new' AS p", "5 AS v")
+    by_driver, by_spark = {("parquet-cpp-arrow", "GZIP")}, {("parquet-mr", "GZIP")}
+    assert writers_of(table, lambda: table.upsert(source, ["id"])) == by_driver
+    assert writers_of(table, lambda: table.update({"v": "6"}, "true")) == by_driver
+    # What clauses compute can be of any length, however short the source is.
+    merge = table.merge(spark.range(2, 8), on="t.id = s.id")
+    computed = merge.when_not_matched_insert({"id": "s.id", "p": "repeat('x', 1000)"})
+    assert writers_of(table, computed.when_not_matched_by_source_delete().commit) == by_spark
+    spark.conf.set("spark.headgate.files", "native")
+    assert writers_of(table, lambda: table.upsert(source, ["id"])) == by_spark
+    assert [row["id"] for row in found_in(table.read(spark))] == list(range(8))
+
+
+def test_what_is_much_or_on_disk_or_unknown_is_not_fetched(spark: SparkSession) -> None:
+    rows = spark.range(3)
+    assert is_little(spark, Kept(rows, FETCHED_BYTES))
+    assert not is_little(spark, Kept(rows, FETCHED_BYTES + 1))
+    assert not is_little(spark, Kept(rows, 7, is_on_disk=True))
+    assert not is_little(spark, Kept(rows, NOBODY_KNOWS))
+    few = kept(rows)
+    assert 0 < few.size_bytes < 10_000 and not few.is_on_disk and few.tasks == 1
+
+
+def test_the_source_is_computed_once_beside_clauses_without_it(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark, 40)
+    source = spark.range(20, 60).selectExpr("id", "uuid() AS p", "5 AS v").coalesce(1)
+    merge = table.merge(source, on="t.id = s.id").when_matched_update().when_not_matched_insert()
+    # The source; fetched; at every executor; the pass; what was found.
+    assert jobs_of(spark, merge.when_not_matched_by_source_delete().commit) == 5
+    assert [row["id"] for row in found_in(table.read(spark))] == sorted(range(20, 60), key=repr)
+
+
+def test_changes_of_a_table_that_the_user_has_cached(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark)
+    held = table.read(spark).cache()
+    assert held.count() == 6
+    assert table.update({"v": "v + 1"}, "id < 2").rows == RowCounts(updated=2)
+    held = table.read(spark).cache()
+    assert held.count() == 6
+    assert table.upsert(held.where("id > 2").selectExpr("id", "p", "0 AS v"), ["id"]).rows == RowCounts(
+        updated=3
+    )
+    assert [row["v"] for row in found_in(table.read(spark))] == [1, 11, 20, 0, 0, 0]
+    spark.catalog.clearCache()
+
+
+@pytest.fixture
+def quoted_names_are_patterns(spark: SparkSession) -> Iterator[None]:
+    setting = "spark.sql.parser.quotedRegexColumnNames"
+    spark.conf.set(setting, "true")
+    yield
+    spark.conf.unset(setting)
+
+
+@pytest.mark.usefixtures("quoted_names_are_patterns")
+def test_names_that_sql_takes_for_something_else(lake: hg.Lake, spark: SparkSession) -> None:
+    kinds = "id BIGINT, `a b` STRING, `x.y` STRING"
+    table = lake.create_table("t.odd", kinds)
+    table.append(spark.createDataFrame([(1, "B", "C"), (2, "E", "F")], kinds))
+    assert table.update({"id": "id + 1"}, "id = 2").rows == RowCounts(updated=1)
+    source = spark.createDataFrame([(1, "H", "I"), (4, "K", "L")], kinds)
+    assert table.upsert(source, ["id"]).rows == RowCounts(updated=1, inserted=1)
+    merge = table.merge(source, on="t.id = s.id").when_matched_update(condition="s.id = 4")
+    assert merge.when_not_matched_insert(condition="s.id > 0").commit().rows == RowCounts(updated=1)
+    found = sorted(tuple(row) for row in table.read(spark).collect())
+    assert found == [(1, "H", "I"), (3, "E", "F"), (4, "K", "L")]
+
+
+def test_a_file_that_is_gone(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark)
+    (file,) = table.files()
+    Path(file.path.removeprefix("file://")).unlink()
+    source = spark.range(3).selectExpr("id", "'new' AS p", "5 AS v")
+    with pytest.raises(hg.StorageError):
+        table.upsert(source, ["id"])
+    with pytest.raises(hg.StorageError):
+        table.merge(source, on="t.id = s.id").when_matched_delete().commit()
+    with pytest.raises(hg.StorageError):
+        table.update({"v": "1"}, "id = 1")
+
+
+def test_bytes_of_a_fixed_length_are_not_taken_from_others(lake: hg.Lake, spark: SparkSession) -> None:
+    table = lake.create_table("t.f", "id BIGINT, f FIXED(2)")
+    source = spark.sql("SELECT 1L AS id, X'0102' AS f")
+    with pytest.raises(hg.InvalidInputError, match=r"f is binary, the table has fixed\[2\]"):
+        table.merge(source, on="t.id = s.id").when_not_matched_insert().commit()
 
 
 def test_what_is_not_inserted_is_not_computed(lake: hg.Lake, spark: SparkSession) -> None:

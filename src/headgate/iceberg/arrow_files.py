@@ -23,7 +23,7 @@ from headgate.iceberg.arrow import (
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.directories import new_file
-from headgate.iceberg.encoding import encode_parquet
+from headgate.iceberg.encoding import arrow_codec, encode_parquet
 from headgate.iceberg.file_rows import FileReading, located
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.planning import PlannedFile
@@ -62,7 +62,7 @@ def write_fitting(target: Target, rows: pa.Table) -> tuple[DataFile, ...]:
 def _write_one(target: Target, directory: str, partition: Partition, rows: pa.Table) -> DataFile:
     metadata = target.metadata
     require_partition(partition, metadata)
-    data = encode_parquet(rows)
+    data = encode_parquet(rows, arrow_codec(metadata.properties))
     uri = new_file(directory, metadata, metadata.spec.spec_id, partition, target.driver.host.new_txid())
 
     def describe() -> DataFile:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headgate.errors import InvalidInputError
+
 COMPRESSION = "zstd"
+CODEC = "write.parquet.compression-codec"
+"""The property of a table that names another one, as Spark does."""
+_OTHER_NAMES = {"uncompressed": "none", "lz4_raw": "lz4"}
+_CODECS = ("none", "snappy", "gzip", "brotli", "lz4", "zstd")
 ROW_GROUP_ROWS = 256 * 1024
 """A reader passes over whole groups. Smaller ones would let it pass over more, and cost more to read all."""
 SAMPLED_ROWS = 64 * 1024
@@ -17,6 +23,15 @@ SAMPLES = 16
 MOST_DISTINCT = 0.5
 """The share of different values in a sample from which on a dictionary does not pay: it would be about as
 long as the values themselves, and cost a second page to write and to read."""
+
+
+def arrow_codec(properties: Mapping[str, str]) -> str:
+    """The codec that a table asks for, as Arrow calls it."""
+    given = properties.get(CODEC, COMPRESSION).lower()
+    name = _OTHER_NAMES.get(given, given)
+    if name not in _CODECS:
+        raise InvalidInputError(f"{CODEC} is {given!r}", f"set it to one of {', '.join(_CODECS)}")
+    return name
 
 
 def encode_parquet(rows: pa.Table, codec: str = COMPRESSION) -> bytes:

@@ -37,7 +37,7 @@ MAX_LISTED = 200
 _Partitions: TypeAlias = frozenset[tuple[int, tuple[object, ...]]]
 """Each with the id of its spec."""
 
-_ORDERED = (
+ORDERED = (
     IntegerType,
     LongType,
     StringType,
@@ -47,7 +47,8 @@ _ORDERED = (
     TimestampType,
     TimestamptzType,
 )
-_ALIKE = (*_ORDERED, UUIDType)
+"""Types whose values have one order, in which all programs agree."""
+_ALIKE = (*ORDERED, UUIDType)
 """Types whose values are equal if they are stored alike. Of UUIDs, readers do not agree on the order."""
 
 
@@ -92,7 +93,7 @@ def _is_alike(field: NestedField) -> bool:
 
 
 def _has_order(field: NestedField) -> bool:
-    return isinstance(field.field_type, _ORDERED)
+    return isinstance(field.field_type, ORDERED)
 
 
 def _stored(column: Any) -> frozenset[Any]:

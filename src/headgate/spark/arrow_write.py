@@ -20,7 +20,7 @@ from headgate.host import SYSTEM
 from headgate.iceberg.arrow import data_file, fitted, partitioned, require_partition
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.directories import new_file
-from headgate.iceberg.encoding import parquet_writer
+from headgate.iceberg.encoding import arrow_codec, parquet_writer
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.target import Target
 from headgate.spark.handing import handed_over, to_be_handed_over
@@ -68,7 +68,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
         metadata,
         target.new_directory(),
         target.table,
-        layout.arrow_codec,
+        arrow_codec(metadata.properties),
         layout.target_file_bytes,
     )
     reports = to_be_handed_over(rows).mapInArrow(_named(writing), REPORT).collect()

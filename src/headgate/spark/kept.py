@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
 
 TASK_BYTES = 64 * 1024 * 1024
 """So much of what is kept is given to one task: what a change finds is little, and spread over many."""
+NOBODY_KNOWS = sys.maxsize
+PATIENCE_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Rows that were computed, and what they take in memory and on the disks of executors.
+    """Rows that were computed, and what they take in memory and on the disks of executors, by estimate.
 
     Spark keeps them until nobody holds them. They are never computed again: where a part of them is lost with
     an executor, whatever needs it fails, instead of mixing two results.
@@ -21,6 +25,7 @@ class Kept:
 
     rows: DataFrame
     size_bytes: int
+    is_on_disk: bool = False
 
     @property
     def tasks(self) -> int:
@@ -35,11 +40,27 @@ class Kept:
 def kept(rows: DataFrame) -> Kept:
     """The rows, computed now and once."""
     done = rows.localCheckpoint()
-    return Kept(done, _kept_bytes(done))
+    info = _storage(done)
+    if info is None:
+        return Kept(done, NOBODY_KNOWS)
+    on_disk = info.diskUsed()
+    return Kept(done, info.memoryUsed() + on_disk, on_disk > 0)
 
 
-def _kept_bytes(rows: DataFrame) -> int:
+def _storage(rows: DataFrame) -> Any | None:
+    """What Spark knows of rows that were computed, once it knows of all of them; None if it does not."""
     jdf: Any = rows._jdf
     number = jdf.queryExecution().analyzed().rdd().id()
-    known: Any = rows.sparkSession.sparkContext._jsc.sc().getRDDStorageInfo()
-    return sum(info.memSize() + info.diskSize() for info in known if info.id() == number)
+    context: Any = rows.sparkSession.sparkContext._jsc.sc()
+    try:
+        if not _is_complete(context.statusStore().rdd(number)):
+            # It hears of what executors keep a moment later.
+            context.listenerBus().waitUntilEmpty(PATIENCE_MS)
+        info = context.statusStore().rdd(number)
+    except Py4JJavaError:  # it has not heard of them, or has too much to hear
+        return None
+    return info if _is_complete(info) else None
+
+
+def _is_complete(info: Any) -> bool:
+    return bool(info.numCachedPartitions() == info.numPartitions())

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from headgate.errors import InvalidInputError
+from headgate.iceberg.encoding import CODEC, COMPRESSION
 from headgate.iceberg.metadata import TableMetadata
 from headgate.spark.fitting import quoted
 from headgate.spark.partitioning import ordering_column
@@ -40,11 +41,6 @@ class WriteLayout:
     target_file_bytes: int
     rows_per_file: int
     codec: str
-
-    @property
-    def arrow_codec(self) -> str:
-        """The codec as Arrow calls it."""
-        return "none" if self.codec.lower() == "uncompressed" else self.codec
 
     def distributed(self, df: DataFrame, partition_columns: Sequence[str]) -> DataFrame:
         """`df` with its rows in the tasks, and in the order, in which they are to be written."""
@@ -78,7 +74,7 @@ def write_layout(metadata: TableMetadata, df: DataFrame) -> WriteLayout:
         order=sort_columns(metadata),
         target_file_bytes=target,
         rows_per_file=max(ROWS_PER_FILE_FLOOR, int(target / _row_bytes(metadata, df))),
-        codec=properties.get("write.parquet.compression-codec", "zstd"),
+        codec=properties.get(CODEC, COMPRESSION),
     )
 
 

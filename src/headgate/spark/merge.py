@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from typing import Any
 
+from pyiceberg.types import NestedField
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField
@@ -26,21 +27,13 @@ from headgate.iceberg.planning import Plan, PlannedFile
 from headgate.iceberg.row_change import KeyRange, RowChange, Wanted
 from headgate.iceberg.target import Target
 from headgate.spark.assignment import Scope, expression, require_columns
-from headgate.spark.fetched import (
-    Fetched,
-    FetchedSource,
-    fetched,
-    fetched_rows,
-    fetched_source,
-    image_columns,
-    is_little,
-)
-from headgate.spark.fitting import fitted, quoted
+from headgate.spark.fetching import SourceRows, fetch_images, fetch_source, is_little
+from headgate.spark.fitting import fitted, quoted, type_differences
 from headgate.spark.jobs import analysed, at_once
 from headgate.spark.join_keys import join_keys
 from headgate.spark.kept import Kept, kept
 from headgate.spark.key_range import HeldKeys, held_keys
-from headgate.spark.places import Gathered, Located
+from headgate.spark.places import Located, Places
 from headgate.spark.row_changes import IMAGE, SparkChanges
 from headgate.spark.session import prepared
 from headgate.spark.types import schema_to_spark
@@ -69,6 +62,20 @@ class SparkMerge(SparkChanges):
         with self._doing("compute the source"):
             return kept(numbered)
 
+    @cached_property
+    def _source_rows(self) -> SourceRows | None:
+        """The rows of the source in this process, if they are few and have all columns of the table."""
+        given, schema = self.given.schema, self.target.metadata.schema
+        wanted = zip(schema_to_spark(schema).fields, schema.fields, strict=True)
+        alike = all(
+            column.name in given.names and _is_alike(given[column.name], column, field)
+            for column, field in wanted
+        )
+        if not alike or not is_little(self.spark, self.source):
+            return None
+        with self._doing("fetch the source"), analysed("the source", self._known(SOURCE), ADVICE):
+            return fetch_source(self.source.rows, self._row, schema)
+
     def matching(self, on: Expression) -> dict[str, str]:
         # By identity: two columns of Spark's cannot be compared.
         for asked, known in self._matching:
@@ -87,7 +94,8 @@ class SparkMerge(SparkChanges):
         asked = tuple(sorted(columns.items()))
         if asked not in self._held:
             with self._doing("compute the keys of the source"):
-                self._held[asked] = held_keys(self.source.together(), self.target.metadata, columns)
+                rows = None if self._source_rows is None else self._source_rows.rows
+                self._held[asked] = held_keys(self.source, self.target.metadata, columns, rows)
         return self._held[asked]
 
     def upserted(self, plan: Plan, keys: Sequence[str]) -> RowChange:
@@ -99,7 +107,9 @@ class SparkMerge(SparkChanges):
         if not held.unique:
             with self._doing("compare the keys of the rows"):
                 self._require_keys(keys)
-        return self._merged(plan, upsert_spec(keys), held.range)
+        # Not as SQL, where a setting makes patterns of names that are quoted.
+        same = [sf.col(f"{TABLE}.{quoted(key)}") == sf.col(f"{SOURCE}.{quoted(key)}") for key in keys]
+        return self._merged(plan, replace(upsert_spec(keys), on=reduce(Column.__and__, same)), held.range)
 
     def merged(self, plan: Plan, spec: MergeSpec) -> RowChange:
         if spec.of(Match.NOT_MATCHED_BY_SOURCE):
@@ -108,13 +118,12 @@ class SparkMerge(SparkChanges):
 
     def _merged(self, plan: Plan, spec: MergeSpec, keys: KeyRange) -> RowChange:
         wanted = ALL_ROWS if keys.bound is None else Wanted(keys.bound, None, "the keys")
-        located = self._shortly(plan.files, wanted)
-        # The source is fetched while the pass over the table is planned.
-        found, new = at_once(
-            self.spark, partial(self._pairs, located, spec), partial(self._fetched_source, spec)
-        )
+        with self._doing("find the rows that the merge changes"):
+            located = self._located_by_number(plan.files, wanted)
+            found = kept(self._found(located, spec))
+        new = self._source_rows if _inserts_as_they_are(spec) else None
         if new is not None and is_little(self.spark, found):
-            return self._settled_here(located, found, spec, new)
+            return self._finished_here(located, found, spec, new)
         changed, inserted = at_once(
             self.spark,
             partial(self._changed, located, found, spec, plan.files),
@@ -122,34 +131,27 @@ class SparkMerge(SparkChanges):
         )
         return replace(changed, inserted=inserted)
 
-    def _pairs(self, located: Located, spec: MergeSpec) -> Kept:
-        with self._doing("find the rows that the merge changes"):
-            return kept(self._found(located, spec))
-
-    def _settled_here(self, located: Located, found: Kept, spec: MergeSpec, new: FetchedSource) -> RowChange:
-        """What becomes of the rows of both sides, if they are few: the rest is done by this process."""
-        with self._doing("fetch the rows to change"):
-            image = IMAGE if _updates(spec) else None
-            few = fetched(located, found.rows, self._action, image, self.target.metadata.schema, self._row)
-        here = ArrowChanges(self.target)
-        images, inserted = self.target.driver.host.together(
-            [
-                partial(here.images, few.origins(), few.images),
-                partial(here.written, new.without(few.met), Role.NEW),
-            ]
+    def _finished_here(self, located: Located, found: Kept, spec: MergeSpec, new: SourceRows) -> RowChange:
+        """What becomes of the rows of both sides if they are few: all files are written by this process."""
+        few = self._few(located, found, self._action, has_images=bool(_updates(spec)), met=self._row)
+        change, (images, inserted) = at_once(
+            self.spark,
+            partial(self._row_change, located, found, few, spec),
+            lambda: (
+                self._images_of(few),
+                ArrowChanges(self.target).written(new.without(few.met), Role.NEW),
+            ),
         )
-        return replace(self._places(located, found, few, spec), images=images, inserted=inserted)
+        return replace(change, images=images, inserted=inserted)
 
     def _changed(
         self, located: Located, found: Kept, spec: MergeSpec, files: Sequence[PlannedFile]
     ) -> RowChange:
         """What becomes of the rows of the table that were found."""
         places, images = self._applied(located, found, files, self._action, has_images=bool(_updates(spec)))
-        return replace(self._places(located, found, places, spec), images=images)
+        return replace(self._row_change(located, found, places, spec), images=images)
 
-    def _places(
-        self, located: Located, found: Kept, places: Gathered | Fetched, spec: MergeSpec
-    ) -> RowChange:
+    def _row_change(self, located: Located, found: Kept, places: Places, spec: MergeSpec) -> RowChange:
         """Which rows of the table are deleted and updated; refuses two rows of the source for one of them."""
         if places.repeated:
             with self._doing("find the rows that the merge changes"):
@@ -267,28 +269,12 @@ class SparkMerge(SparkChanges):
             )
         with analysed("the merge", scope.known, scope.advice):
             rows = alone.select(image.alias(IMAGE)).where(f"{IMAGE} IS NOT NULL")
-        if is_little(self.spark, self.source):
+        # What clauses compute may be far longer than the source: that is not fetched.
+        if is_little(self.spark, self.source) and all(clause.values is None for clause in clauses):
             with self._doing("fetch the rows to insert"):
-                schema = self.target.metadata.schema
-                few = fetched_rows(rows, image_columns(IMAGE, schema), schema)
+                few = fetch_images(rows, IMAGE, self.target.metadata.schema)
             return ArrowChanges(self.target).written(few, Role.NEW)
         return self._written(rows.select(f"{IMAGE}.*"), Role.NEW, self.source.tasks)
-
-    def _fetched_source(self, spec: MergeSpec) -> FetchedSource | None:
-        """The rows of the source, if those that meet nothing are inserted as they are, and they are few.
-
-        Only then: what a clause computes may fail for a row that is not inserted.
-        """
-        clauses = spec.of(Match.NOT_MATCHED)
-        if not clauses or clauses[0].condition is not None or clauses[0].values is not None:
-            return None
-        self._all_of_source()
-        given, wanted = self.given.schema, schema_to_spark(self.target.metadata.schema)
-        alike = all(_same_type(given[field.name], field) for field in wanted.fields)
-        if not alike or not is_little(self.spark, self.source):
-            return None
-        with self._doing("fetch the source"), analysed("the source", self._known(SOURCE), ADVICE):
-            return fetched_source(self.source.rows, self._row, self.target.metadata.schema)
 
     def _all_of_source(self) -> dict[str, Expression]:
         """Every column of the table from the one of the source with its name."""
@@ -298,7 +284,7 @@ class SparkMerge(SparkChanges):
                 f"{self.target.table}: the source has no column {', '.join(missing)}",
                 "add them to the source, or merge with a clause that names the columns to set",
             )
-        return {name: f"{SOURCE}.{quoted(name)}" for name in self._names}
+        return {name: sf.col(f"{SOURCE}.{quoted(name)}") for name in self._names}
 
     # --- refusals -----------------------------------------------------------------------------------------
 
@@ -363,9 +349,19 @@ def _updates(spec: MergeSpec) -> set[int]:
     return {number for number, clause in enumerate(_clauses(spec)) if clause.action is Action.UPDATE}
 
 
-def _same_type(given: StructField, wanted: StructField) -> bool:
-    """Whether a value of the one is one of the other as it is."""
-    return given.dataType.simpleString() == wanted.dataType.simpleString()
+def _inserts_as_they_are(spec: MergeSpec) -> bool:
+    """Whether rows of the source that meet nothing are inserted, all of them and unchanged.
+
+    What a clause computes may fail, also for rows that are not inserted.
+    """
+    clauses = spec.of(Match.NOT_MATCHED)
+    return bool(clauses) and clauses[0].condition is None and clauses[0].values is None
+
+
+def _is_alike(given: StructField, wanted: StructField, field: NestedField) -> bool:
+    """Whether values of a column are those of one of the table as they are."""
+    same = given.dataType.simpleString() == wanted.dataType.simpleString()
+    return same and not list(type_differences(given, field))
 
 
 def _null(field: StructField) -> Column:

@@ -28,7 +28,7 @@ from headgate.host import SYSTEM
 from headgate.iceberg.arrow import data_file, fitted
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import new_file
-from headgate.iceberg.encoding import parquet_writer
+from headgate.iceberg.encoding import CODEC, COMPRESSION, arrow_codec, parquet_writer
 from headgate.iceberg.footers import described_in
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.origins import ORIGIN_FILE, ORIGIN_FILE_ID, ORIGIN_POSITION, ORIGIN_POSITION_ID
@@ -63,7 +63,6 @@ class Destination:
     target: Target
     likes: tuple[DataFile, ...]
     origins: tuple[str, ...]
-    codec: str
     target_file_bytes: int
     sort_order_id: int
 
@@ -100,7 +99,8 @@ def with_origins(rows: DataFrame, to: Destination) -> DataFrame:
 def _native(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile]]:
     target = to.target
     attempt = target.loader.key(target.new_directory())
-    options = {"compression": to.codec, "parquet.statistics.truncate.length": str(2**31 - 1)}
+    codec = target.metadata.properties.get(CODEC, COMPRESSION)
+    options = {"compression": codec, "parquet.statistics.truncate.length": str(2**31 - 1)}
     place = f"{require_hadoop_uri(rows.sparkSession, target.driver.store.uri())}/{attempt}"
     ready = with_origins(rows, to)
     if len(to.likes) == 1:
@@ -116,7 +116,9 @@ def _carried(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile]]:
     target = to.target
     attempt = target.loader.key(target.new_directory())
     longest = min(to.target_file_bytes, FILE_ROWS_BYTES)
-    encoding = MovedEncoding(to.schema, target.table, to.origins, _arrow_codec(to.codec), longest)
+    encoding = MovedEncoding(
+        to.schema, target.table, to.origins, arrow_codec(target.metadata.properties), longest
+    )
     files = to_be_handed_over(rows).mapInArrow(_named(encoding), f"file binary, {GROUP} int")
     texts = files.select(sf.col("file").cast("string"), GROUP)
     writer = texts.write.mode("append").options(**COMMITTER, **TEXT_WRITER).partitionBy(GROUP)
@@ -152,7 +154,9 @@ def _group_of(key: str) -> int:
 def _through_arrow(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile]]:
     target = to.target
     writing = MovedWriting(
-        MovedEncoding(to.schema, target.table, to.origins, _arrow_codec(to.codec), to.target_file_bytes),
+        MovedEncoding(
+            to.schema, target.table, to.origins, arrow_codec(target.metadata.properties), to.target_file_bytes
+        ),
         target.driver.store,
         target.metadata,
         target.new_directory(),
@@ -161,10 +165,6 @@ def _through_arrow(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile
     )
     reports = to_be_handed_over(rows).mapInArrow(_named(writing), "file binary").collect()
     return [pickle.loads(report.file) for report in reports]
-
-
-def _arrow_codec(codec: str) -> str:
-    return "none" if codec.lower() == "uncompressed" else codec
 
 
 _Work = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]

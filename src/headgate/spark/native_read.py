@@ -197,8 +197,9 @@ class NativeFiles:
 
     def _shown(self, files: Sequence[PlannedFile], scan: DataFrame) -> dict[str, tuple[str, ...]]:
         """By the path of each file in the manifest, the names that Spark may show for it."""
-        # From Spark itself: if a name were not the one that it shows, deleted rows would come back.
-        names = {_short(unquote(name)): name for name in scan.inputFiles()}
+        # From Spark itself: if a name were not the one that it shows, deleted rows would come back. Not from
+        # the plan that it would execute: there a scan that the user has cached is none any more.
+        names = {_short(unquote(name)): name for name in _location(scan).inputFiles()}
         found: dict[str, tuple[str, ...]] = {}
         for planned in files:
             path = planned.file.path
@@ -220,10 +221,15 @@ def _sizes(scan: DataFrame) -> dict[str, int]:
     Not from the manifest: a client that encrypts may show another length than an object has, and if the two
     differed, deleted rows would come back.
     """
-    jdf: Any = scan._jdf
-    listed = jdf.queryExecution().analyzed().relation().location().allFiles()
+    listed = _location(scan).allFiles()
     found = [listed.apply(number) for number in range(listed.size())]
     return {_short(status.getPath().toString()): int(status.getLen()) for status in found}
+
+
+def _location(scan: DataFrame) -> Any:
+    """What Spark knows of the files of a scan."""
+    jdf: Any = scan._jdf
+    return jdf.queryExecution().analyzed().relation().location()
 
 
 def _words(dead: BitMap64) -> npt.NDArray[np.int64]:

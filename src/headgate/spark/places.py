@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 from zlib import crc32
 
 import pyarrow as pa
@@ -14,7 +14,6 @@ from pyspark.sql import functions as sf
 
 from headgate.errors import InternalError
 from headgate.iceberg.positions import Positions
-from headgate.spark.fitting import quoted
 
 GROUP_POSITIONS = 1 << 20
 """The positions of a file travel in groups, each a row of Spark: of so many rows of the file at most."""
@@ -37,8 +36,8 @@ class Located:
     shown: Callable[[], Mapping[str, tuple[Any, ...]]] = dict
 
     def columns(self) -> tuple[str, str]:
-        """The place of each row, in SQL."""
-        return quoted(self.file), quoted(self.position)
+        """The place of each row. Both are plain words, in SQL too."""
+        return self.file, self.position
 
     def short(self) -> Located:
         """The same with a number for each file, since its name is often longer than the rest of a row.
@@ -56,7 +55,7 @@ class Located:
                 raise InternalError(f"Spark shows a file that it was not asked to read: number {number}")
             return paths[number]
 
-        rows = self.rows.withColumn(self.file, sf.expr(f"crc32({quoted(self.file)})"))
+        rows = self.rows.withColumn(self.file, sf.expr(f"crc32({self.file})"))
         return replace(self, rows=rows, path=path, shown=lambda: numbers)
 
     def gathered(self, found: DataFrame, kind: str = "0") -> Gathered:
@@ -79,6 +78,19 @@ class Located:
         table = grouped.select(_PATH, _KIND, _POSITIONS, _COUNT).toArrow().combine_chunks()
         paths = [self.path(shown) for shown in table.column(_PATH).to_pylist()]
         return Gathered(table.set_column(0, _PATH, pa.array(paths, pa.string())))
+
+
+class Places(Protocol):
+    """Where rows are that were found, each of a kind."""
+
+    @property
+    def repeated(self) -> bool:
+        """Whether a row of a file is there more than once, with a kind."""
+        ...
+
+    def of(self, kinds: set[int]) -> Positions:
+        """Those of some kinds."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -70,7 +71,7 @@ class Scan:
         """
         self._prepare(spark)
         if not self.files:
-            return spark.createDataFrame([], schema_to_spark(self.wanted))
+            return no_rows(spark, schema_to_spark(self.wanted))
         plain = self.only is None and self.condition is None
         match way_to_read(spark, self.store):
             case Way.NATIVE:
@@ -85,7 +86,7 @@ class Scan:
         self._prepare(spark)
         names = position_columns(self.wanted)
         if not self.files:
-            return Located(spark.createDataFrame([], _located_struct(self.wanted)), *names)
+            return Located(no_rows(spark, _located_struct(self.wanted)), *names)
         match way_to_read(spark, self.store):
             case Way.NATIVE:
                 every = self._native(spark, self.schema).located()
@@ -162,6 +163,15 @@ def selected_rows(
         for field in struct.fields
     ]
     return rows.select(*columns, *more)
+
+
+def no_rows(spark: SparkSession, struct: StructType) -> DataFrame:
+    """None, of a schema. Not by `createDataFrame`, which makes an RDD of Python objects first."""
+    session: Any = spark._jsparkSession
+    jvm: Any = spark._jvm
+    return DataFrame(
+        session.createDataFrame(jvm.java.util.ArrayList(), session.parseDataType(struct.json())), spark
+    )
 
 
 def _located_struct(schema: Schema) -> StructType:

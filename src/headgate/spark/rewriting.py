@@ -52,7 +52,6 @@ from headgate.storage.capabilities import Store
 
 WORKER_BYTES = 32 * 1024 * 1024
 """A group whose files are longer together is not rewritten by one worker, which holds all of it in memory."""
-CODEC = "write.parquet.compression-codec"
 _SHOWN = "_headgate_shown"
 
 
@@ -219,7 +218,6 @@ class _Moving:
             self.target,
             tuple(group.files[0].file for group in self.groups),
             tuple(planned.file.path for planned in self._files),
-            self._metadata.properties.get(CODEC, "zstd"),
             target_bytes(self._metadata.properties),
             (self._metadata.sort_order if self.clustering is None else UNSORTED_SORT_ORDER).order_id,
         )

@@ -19,11 +19,11 @@ from headgate.iceberg.positions import Positions
 from headgate.iceberg.row_change import RowChange, Wanted
 from headgate.iceberg.target import Target
 from headgate.spark.assignment import Scope
-from headgate.spark.fetched import Fetched, fetched, is_little
+from headgate.spark.fetching import FoundRows, fetch_found, is_little
 from headgate.spark.fitting import fitted, quoted
 from headgate.spark.jobs import analysed, at_once, described, translated
 from headgate.spark.kept import Kept, kept
-from headgate.spark.places import Gathered, Located
+from headgate.spark.places import Gathered, Located, Places
 from headgate.spark.read import Scan
 from headgate.spark.types import schema_to_spark
 from headgate.spark.write import write_rows
@@ -50,7 +50,7 @@ class SparkChanges:
         self, files: Sequence[PlannedFile], wanted: Wanted, values: Mapping[str, Expression]
     ) -> RowChange:
         with self._doing("find the rows to update"):
-            located = self._shortly(files, wanted)
+            located = self._located_by_number(files, wanted)
             scope = Scope(located.rows, tuple(self._names))
             image = scope.image(
                 values, self.target.metadata.schema, self.target.table, lambda it: sf.col(quoted(it.name))
@@ -74,22 +74,31 @@ class SparkChanges:
         kind: str = "0",
         *,
         has_images: bool = True,
-    ) -> tuple[Gathered | Fetched, tuple[DataFile, ...]]:
+    ) -> tuple[Places, tuple[DataFile, ...]]:
         """The places of rows of `files` that were found, and new files with their images.
 
         Rows of which `kind`, which is SQL, is null are not to be changed.
         """
         if is_little(self.spark, found):
-            with self._doing("fetch the rows to change"):
-                image = IMAGE if has_images else None
-                few = fetched(located, found.rows, kind, image, self.target.metadata.schema)
-            return few, ArrowChanges(self.target).images(few.origins(), few.images)
+            few = self._few(located, found, kind, has_images=has_images)
+            return few, self._images_of(few)
         # At once: each of them is small, and most of its time goes by before and after its tasks.
         return at_once(
             self.spark,
             partial(self._gathered, located, found, kind),
             partial(self._images, located, found, files) if has_images else _no_files,
         )
+
+    def _few(
+        self, located: Located, found: Kept, kind: str, *, has_images: bool, met: str = "NULL"
+    ) -> FoundRows:
+        """The rows that were found, in this process."""
+        image = IMAGE if has_images else None
+        with self._doing("fetch the rows to change"):
+            return fetch_found(located, found.rows, kind, image, self.target.metadata.schema, met)
+
+    def _images_of(self, few: FoundRows) -> tuple[DataFile, ...]:
+        return ArrowChanges(self.target).images(few.origins(), few.images)
 
     def _gathered(self, located: Located, found: Kept, kind: str) -> Gathered:
         with self._doing("find the rows to change"):
@@ -130,8 +139,8 @@ class SparkChanges:
         )
         return scan.located(self.spark)
 
-    def _shortly(self, files: Sequence[PlannedFile], wanted: Wanted) -> Located:
-        """The same for rows that are kept and fetched."""
+    def _located_by_number(self, files: Sequence[PlannedFile], wanted: Wanted) -> Located:
+        """The same, with numbers for names of files where it can be: for rows that are kept."""
         located = self._located(files, wanted)
         return located.short() if len(files) <= SHORT_FILES else located
 
