@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from headgate.core.isolation import Isolation
 from headgate.core.refresh_plan import REFRESHED_AT, VIEW_SQL
-from headgate.core.settings import OF_LAKES, OF_TABLES, Quantity, Setting
+from headgate.core.settings import DELTAS, OF_LAKES, OF_TABLES, Quantity, Setting
 from headgate.iceberg.rolling import TARGET_SIZE
 from headgate.reading import ISOLATION
 from headgate.spark.session import DEFAULTS, REQUIRED
@@ -38,6 +38,10 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "compaction.min_inputs": "from how many small segments on a window of a path is compacted; "
         "[compaction](../compaction.md)",
         "compaction.delete_share": "beyond which share of deleted rows files are written anew",
+        DELTAS.name: "whether files that are written through Arrow may tell whole numbers and moments by "
+        "their "
+        "differences (DELTA_BINARY_PACKED): shorter, and much faster to read. Spark has read it since 3.3, "
+        "Iceberg on Spark since 1.10",
         TARGET_SIZE: "how large data files should become; smaller ones are compacted",
     }
 )
@@ -115,7 +119,7 @@ def settings_page() -> str:
         table(head, lakes),
         "## Of tables",
         table(head, others),
-        "These overrule the lake:",
+        "These are checked when they are set; what the lake has too, the table decides:",
         table(head, overruling),
         "## Of Spark sessions",
         table(("setting", "usually", ""), [(code(name), *rest) for name, *rest in SPARK]),

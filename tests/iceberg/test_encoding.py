@@ -1,4 +1,4 @@
-"""Columns whose values repeat get dictionaries in Parquet, and others do not."""
+"""How columns are written: what repeats with a dictionary, near numbers by differences, the rest plain."""
 
 from __future__ import annotations
 
@@ -6,11 +6,20 @@ import decimal
 import uuid
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headgate.iceberg.encoding import SAMPLED_ROWS, dictionaries, encode_parquet
+import headgate as hg
+from headgate.iceberg.encoding import (
+    ROW_GROUP_ROWS,
+    SAMPLED_ROWS,
+    Encoding,
+    dictionaries,
+    encode_parquet,
+    parquet_writer,
+)
 from headgate.lake import Lake
 from headgate.storage.memory import MemoryStore
 
@@ -22,6 +31,14 @@ def with_dictionary(data: bytes) -> set[str]:
     group = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
     return {column.path_in_schema for column in columns if column.has_dictionary_page}
+
+
+def by_differences(data: bytes) -> set[str]:
+    """The columns that are told by differences, in all row groups."""
+    footer = pq.ParquetFile(pa.BufferReader(data)).metadata
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
+    return {column.path_in_schema for column in columns if "DELTA_BINARY_PACKED" in column.encodings}
 
 
 def numbered(kind: pa.DataType, different: int) -> Any:
@@ -107,3 +124,93 @@ def test_files_of_a_table_are_shorter_for_it() -> None:
     pq.write_table(rows, everywhere, compression="zstd")
     assert table.plan().files[0].file.size_bytes < 0.7 * everywhere.tell()
     assert table.read_arrow().equals(rows)
+
+
+# --- dictionaries of what seldom repeats --------------------------------------------------------------------
+
+
+def test_values_that_repeat_in_a_row_group_but_seldom_in_a_sample_get_a_dictionary() -> None:
+    chance = np.random.default_rng(7)
+    prices = chance.integers(0, SAMPLED_ROWS, ROW_GROUP_ROWS) / 64
+    rows = pa.table({"price": prices, "weight": chance.random(ROW_GROUP_ROWS)})
+    assert dictionaries(rows) == ["price"]
+    # A short file is all that there is: its values do not repeat.
+    assert dictionaries(rows.slice(0, SAMPLED_ROWS)) == []
+
+
+def test_a_dictionary_that_arrow_would_give_up_is_not_begun() -> None:
+    chance = np.random.default_rng(7)
+    long = [f"{number:040}" for number in chance.integers(0, SAMPLED_ROWS, ROW_GROUP_ROWS)]
+    assert dictionaries(pa.table({"name": long})) == []
+
+
+# --- differences --------------------------------------------------------------------------------------------
+
+RISING = [n * 1000 + n % 7 for n in range(COUNT)]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.int32(), pa.int64(), pa.date32(), pa.time64("us"), pa.timestamp("us"), pa.timestamp("us", tz="UTC")],
+    ids=str,
+)
+def test_whole_numbers_and_moments_that_are_near_are_told_by_differences(kind: pa.DataType) -> None:
+    values = pa.array(RISING, pa.int64()).cast(pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
+    rows = pa.table({"v": values, "name": [f"n{n}" for n in RISING]})
+    data = encode_parquet(rows)
+    assert by_differences(data) == {"v"}
+    assert pq.read_table(pa.BufferReader(data)).equals(rows)
+
+
+def test_numbers_from_one_end_to_the_other_come_back() -> None:
+    ends = [-(2**63), 2**63 - 1]
+    rows = pa.table({"v": pa.array([*ends, *range(COUNT), *reversed(ends)], pa.int64())})
+    data = encode_parquet(rows)
+    assert by_differences(data) == {"v"}
+    assert pq.read_table(pa.BufferReader(data)).equals(rows)
+
+
+def test_others_are_not() -> None:
+    chance = np.random.default_rng(7)
+    rows = pa.table(
+        {
+            "anything": chance.integers(-(2**63), 2**63 - 1, COUNT),
+            "few": pa.array([n % 10 for n in range(COUNT)], pa.int64()),
+            "nulls": pa.array([None, *RISING[1:]], pa.int64()),
+            "price": pa.array(RISING, pa.float64()),
+            "inside": [{"n": n} for n in RISING],
+        }
+    )
+    assert by_differences(encode_parquet(rows)) == set()
+    assert by_differences(encode_parquet(rows.slice(0, 0))) == set()
+    assert by_differences(encode_parquet(rows.slice(0, 1))) == set()
+
+
+def test_of_rows_that_are_still_to_come_nothing_is_known_but_what_the_schema_says() -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("other", pa.int64())])
+    first = pa.table({"id": RISING, "other": RISING}, schema=schema)
+    rest = pa.table({"id": RISING, "other": pa.nulls(COUNT, pa.int64())}, schema=schema)
+    out = pa.BufferOutputStream()
+    with parquet_writer(out, first) as writer:
+        writer.write_table(first)
+        writer.write_table(rest)
+    data = out.getvalue().to_pybytes()
+    assert by_differences(data) == {"id"}
+    assert pq.read_table(pa.BufferReader(data)).equals(pa.concat_tables([first, rest]))
+
+
+def test_a_table_can_do_without_them() -> None:
+    lake = Lake.init(MemoryStore())
+    table = lake.create_table("db.t", "id BIGINT", properties={"write.parquet.delta-encoding": "false"})
+
+    def stored() -> set[str]:
+        return by_differences(lake._driver.get(lake._table_loader().key(table.files()[0].path)) or b"")
+
+    table.append(pa.table({"id": RISING}))
+    assert stored() == set()
+    table.set_properties({"write.parquet.delta-encoding": "true"})
+    table.overwrite(pa.table({"id": RISING}))
+    assert stored() == {"id"}
+    with pytest.raises(hg.InvalidInputError, match=r"delta-encoding cannot be 'no'"):
+        table.set_properties({"write.parquet.delta-encoding": "no"})
+    assert Encoding.of({"write.parquet.delta-encoding": "false"}) == Encoding(deltas=False)

@@ -38,7 +38,7 @@ def points(start: int, step: int) -> pa.Table:
 
 
 def made(
-    store: MemoryStore | Path, partition_by: Sequence[str] = (), file_bytes: int = 3000, appends: int = 3
+    store: MemoryStore | Path, partition_by: Sequence[str] = (), file_bytes: int = 1500, appends: int = 3
 ) -> hg.Lake:
     """A table of four versions, a complete window, unless there are fewer appends."""
     lake = hg.Lake.init(store, divisor=DIVISOR)

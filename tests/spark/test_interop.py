@@ -25,6 +25,7 @@ from tests.iceberg.test_peers import (
     arrow,
     as_clickhouse_says,
     as_maps,
+    near_values,
     ordered,
     plain,
 )
@@ -137,3 +138,20 @@ def test_row_changes(place: Place, spark: SparkSession, mode: str, partition_by:
     assert sorted((row["n"], row["v"]) for row in ask_pyiceberg(place.metadata_file(table))) == found
     house = sorted((int(n), v) for n, v in ask_clickhouse(place.directory(table), "n, v"))
     assert house == found
+
+
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_spark_reads_columns_that_are_told_by_differences(
+    place: Place, spark: SparkSession, vectorized: str
+) -> None:
+    table, rows = near_values(place)
+    name = "spark.sql.parquet.enableVectorizedReader"
+    before = spark.conf.get(name)
+    spark.conf.set(name, vectorized)
+    try:
+        read = table.read(spark).orderBy("n").toArrow()
+        some = table.read(spark, where="i > 100 AND w < 0").count()
+    finally:
+        spark.conf.set(name, before)
+    assert read.to_pylist() == rows.to_pylist()
+    assert some == sum(row["i"] > 100 and row["w"] < 0 for row in rows.to_pylist())

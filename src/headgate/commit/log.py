@@ -240,7 +240,7 @@ class CommitLog:
 
     def _read_anywhere(self, numbers: range) -> list[tuple[bytes, str]]:
         """Records of versions that are known to be decided, whichever strategy decided them."""
-        return self.driver.read_at_once([partial(self._read_one, Version(number)) for number in numbers])
+        return self.driver.fetch_at_once([partial(self._read_one, Version(number)) for number in numbers])
 
     def _read_one(self, version: Version) -> tuple[bytes, str]:
         likely = layout_named(self.newest.next_strategy)
@@ -255,7 +255,7 @@ class CommitLog:
 
     def _fetch(self, layout: RecordLayout, first: Version, count: int) -> list[bytes | None]:
         versions = [Version(first.number + offset) for offset in range(count)]
-        return self.driver.read_at_once([partial(self._fetch_one, layout, version) for version in versions])
+        return self.driver.fetch_at_once([partial(self._fetch_one, layout, version) for version in versions])
 
     def _fetch_decided(self, layout: RecordLayout, version: Version) -> bytes:
         data = self._fetch_one(layout, version)

@@ -92,11 +92,14 @@ ALLOW_UPDATES = Setting("clustering.allow_updates", ("false", "true"))
 MIN_INPUTS = Quantity("compaction.min_inputs", None, least=2, most=1_000_000, whole=True)
 """From how many segments on a window is compacted; usually the divisor of the lake."""
 DELETE_SHARE = Quantity("compaction.delete_share", 0.3, least=0, most=1, above=True)
+DELTAS = Setting("write.parquet.delta-encoding", ("true", "false"))
+"""Whether files that Arrow writes may tell whole numbers by their differences; old
+readers may not know them."""
 TARGET_SIZE = Quantity("write.target-file-size-bytes", 128 * 1024 * 1024, least=1, most=2**62, whole=True)
 
 OF_LAKES = (CANDIDATES, EARLY, COMPACTION, ALLOW_UPDATES, MIN_INPUTS, DELETE_SHARE)
-OF_TABLES = (COMPACTION, ALLOW_UPDATES, MIN_INPUTS, DELETE_SHARE, TARGET_SIZE)
-"""A table that has one of these overrules its lake."""
+OF_TABLES = (COMPACTION, ALLOW_UPDATES, MIN_INPUTS, DELETE_SHARE, TARGET_SIZE, DELTAS)
+"""What a table and its lake both have, the table decides."""
 OF_COMPACTION = frozenset({MIN_INPUTS.name, DELETE_SHARE.name, TARGET_SIZE.name})
 """Properties that decide what is due: if one is changed, everything is looked at again."""
 

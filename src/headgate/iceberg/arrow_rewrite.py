@@ -15,7 +15,7 @@ from headgate.iceberg.clustering import clustered
 from headgate.iceberg.content import content_of, total
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import new_file
-from headgate.iceberg.encoding import arrow_codec, encode_parquet
+from headgate.iceberg.encoding import Encoding, encode_parquet
 from headgate.iceberg.origins import with_origins
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.rewriting import Clustering, Content, RewriteGroup, Rewritten
@@ -72,8 +72,8 @@ class _Writing:
             return
         directory = replace(self.target, window=self.group.window).new_directory()
         properties = self.target.metadata.properties
-        codec = arrow_codec(properties)
-        for part, data in _encoded(rows, self._row_bytes(), target_bytes(properties), codec):
+        encoding = Encoding.of(properties)
+        for part, data in _encoded(rows, self._row_bytes(), target_bytes(properties), encoding):
             yield self._put(directory, part, data)
 
     def _row_bytes(self) -> float:
@@ -95,19 +95,21 @@ class _Writing:
         return with_nan_counts(described, nan_counts(rows, target.metadata.schema))
 
 
-def _encoded(rows: pa.Table, row_bytes: float, target: int, codec: str) -> Iterator[tuple[pa.Table, bytes]]:
+def _encoded(
+    rows: pa.Table, row_bytes: float, target: int, encoding: Encoding
+) -> Iterator[tuple[pa.Table, bytes]]:
     """The rows in files of about the same length, as near to the target as can be told."""
     start = 0
     while start < rows.num_rows:
         count = _share(rows.num_rows - start, row_bytes, target)
         part = rows.slice(start, count)
-        data = encode_parquet(part, codec)
+        data = encode_parquet(part, encoding)
         row_bytes = len(data) / count
         if len(data) < target * ENOUGH_SHARE and start + count < rows.num_rows:
             # Rows are shorter than was thought: now it is known how short.
             count = _share(rows.num_rows - start, row_bytes, target)
             part = rows.slice(start, count)
-            data = encode_parquet(part, codec)
+            data = encode_parquet(part, encoding)
             row_bytes = len(data) / count
         yield part, data
         start += count

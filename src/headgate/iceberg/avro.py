@@ -363,7 +363,12 @@ def _entry_from_avro(record: Mapping[str, Any], manifest: Manifest) -> Entry:
 
 
 def _partition_from_avro(values: Mapping[str, Any]) -> Partition:
-    return tuple([physical(value) for value in values.values()])
+    return tuple(
+        [value if type(value) in _PHYSICAL_ALREADY else physical(value) for value in values.values()]
+    )
+
+
+_PHYSICAL_ALREADY = frozenset({type(None), bool, int, float, str, bytes})
 
 
 def physical(value: Any) -> Any:

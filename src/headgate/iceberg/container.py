@@ -17,15 +17,15 @@ RAW_DEFLATE = -15
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A number of records: `body` compressed as in the file, `whole` with all that belongs to the block."""
+    """A number of records: `whole` is all that belongs to it in the file, the records begin at `body_at`."""
 
     count: int
-    body: bytes
     whole: bytes
+    body_at: int
 
     def records(self) -> bytes:
         """The records one after the other, of a file that is compressed with deflate."""
-        return zlib.decompress(self.body, RAW_DEFLATE)
+        return zlib.decompress(self.whole[self.body_at : -SYNC_BYTES], RAW_DEFLATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def split(data: bytes) -> Container:
         end = body_at + size
         if size < 0 or data[end : end + SYNC_BYTES] != sync:
             raise ValueError(f"the block at byte {at} does not end where it should")
-        blocks.append(Block(count, data[body_at:end], data[at : end + SYNC_BYTES]))
+        blocks.append(Block(count, data[at : end + SYNC_BYTES], body_at - at))
         at = end + SYNC_BYTES
     return Container(header, metadata, tuple(blocks))
 
@@ -103,6 +103,9 @@ def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
     """A number in Avro's form, seven bits in each byte and the sign in the lowest, and where it ends."""
+    byte = data[at]
+    if byte < 0x80:  # as most are
+        return (byte >> 1) ^ -(byte & 1), at + 1
     shift = number = 0
     while True:
         byte = data[at]

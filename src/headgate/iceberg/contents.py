@@ -48,7 +48,7 @@ class ContentsReader:
             return Contents({self._loader.key(uri): 0}, whole=False)
         manifests = decode_manifest_list(data, uri)
         new = [manifest for manifest in manifests if manifest.path not in self._known]
-        read = self._loader.driver.read_at_once([partial(self._files, manifest) for manifest in new])
+        read = self._loader.driver.fetch_at_once([partial(self._files, manifest) for manifest in new])
         self._known.update(zip((manifest.path for manifest in new), read, strict=True))
         listed = [self._known[manifest.path] for manifest in manifests]
         return Contents(

@@ -20,7 +20,7 @@ from headgate.iceberg.arrow import concatenated, no_rows, without_columns
 from headgate.iceberg.bound import Bound, fields_of
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.loader import TableLoader
-from headgate.iceberg.metrics import column_metrics
+from headgate.iceberg.metrics import FooterMetrics
 from headgate.iceberg.parquet_parts import ParquetParts, open_parquet
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.positions import Positions, position_columns, positions_array
@@ -112,18 +112,23 @@ class _OpenFile:
 
     def groups(self) -> Iterator[_Group]:
         """The row groups in which rows could be wanted."""
+        # A file is planned because of its bounds, and those of its only group are the same.
+        test = None if self._parquet.footer.num_row_groups == 1 else self._test
+        if test is None:
+            yield from self._all_groups()
+            return
+        metrics = FooterMetrics(Schema(*self._columns(test.columns.schema)), {})
+        for group in self._all_groups():
+            known = metrics.of(self._parquet.footer, [group.number])
+            if test.could_match(replace(self._file, record_count=len(group.positions), metrics=known)):
+                yield group
+
+    def _all_groups(self) -> Iterator[_Group]:
         footer, start = self._parquet.footer, 0
         for number in range(footer.num_row_groups):
             group = _Group(number, range(start, start + footer.row_group(number).num_rows))
-            # A file is planned because of its bounds, and those of its only group are the same.
-            if self._test is None or footer.num_row_groups == 1 or self._could_match(group, self._test):
-                yield group
+            yield group
             start = group.positions.stop
-
-    def _could_match(self, group: _Group, test: _Test) -> bool:
-        tested = self._columns(test.columns.schema)
-        metrics = column_metrics(self._parquet.footer, Schema(*tested), {}, group.number)
-        return test.could_match(replace(self._file, record_count=len(group.positions), metrics=metrics))
 
     def found(self, group: _Group, gone: Numbers) -> _Found | None:
         """The wanted rows of a group without those whose positions are `gone`; None if there are none."""

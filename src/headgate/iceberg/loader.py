@@ -141,11 +141,11 @@ class TableLoader:
             partial(self._entries_of, manifest, None if wanted is None else wanted(manifest))
             for manifest in manifests
         ]
-        return self.driver.read_at_once(tasks)
+        return self.driver.fetch_at_once(tasks)
 
     def listed(self, manifests: Iterable[Manifest], metadata: TableMetadata) -> list[Listed]:
         """What each manifest of the table lists, for a merge: as it is in the file where that will do."""
-        return self.driver.read_at_once(
+        return self.driver.fetch_at_once(
             [partial(self._listed_in, manifest, metadata) for manifest in manifests]
         )
 

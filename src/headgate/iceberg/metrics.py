@@ -32,33 +32,41 @@ _BOUNDED = (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
 _PROPERTY = "write.metadata.metrics"
 
 
-def column_metrics(
-    footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str], group: int | None = None
-) -> ColumnMetrics:
-    """The metrics of a file with the columns of `schema`, or of one row group of it.
+def column_metrics(footer: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]) -> ColumnMetrics:
+    """The metrics of a file with the columns of `schema`. How much of them is said by `properties`."""
+    return FooterMetrics(schema, properties).of(footer, range(footer.num_row_groups))
 
-    How much of them is said by `properties`. A count or a bound is there only if every row group has it:
-    bounds hold for all values that are neither null nor NaN.
+
+class FooterMetrics:
+    """Reads the metrics of files with the columns of `schema` from their footers.
+
+    A count or a bound is there only if every row group has it: bounds hold for all values that are neither
+    null nor NaN.
     """
-    plan = statistics_plan(schema, properties)
-    ids = parquet_path_to_id_mapping(schema)
-    columns: dict[int, _Column] = {}
-    for number in range(footer.num_row_groups) if group is None else (group,):
-        chunks = footer.row_group(number)
-        for position in range(chunks.num_columns):
-            chunk = chunks.column(position)
-            field_id = ids.get(chunk.path_in_schema)
-            if field_id is None:
-                continue  # a column beside those of the table, as compacted files have
-            columns.setdefault(field_id, _Column(plan[field_id])).add(chunk)
-    counted = {key: c for key, c in columns.items() if c.plan.mode.type is not MetricModeTypes.NONE}
-    return ColumnMetrics(
-        sizes={key: column.size for key, column in columns.items()},
-        values={key: column.values for key, column in counted.items()},
-        nulls={key: column.nulls for key, column in counted.items() if column.nulls is not None},
-        lower=_known((key, column.lower()) for key, column in counted.items()),
-        upper=_known((key, column.upper()) for key, column in counted.items()),
-    )
+
+    def __init__(self, schema: Schema, properties: Mapping[str, str]) -> None:
+        self._plan = statistics_plan(schema, properties)
+        self._ids = parquet_path_to_id_mapping(schema)
+
+    def of(self, footer: pq.FileMetaData, groups: Iterable[int]) -> ColumnMetrics:
+        """The metrics of some row groups."""
+        columns: dict[int, _Column] = {}
+        for number in groups:
+            chunks = footer.row_group(number)
+            for position in range(chunks.num_columns):
+                chunk = chunks.column(position)
+                field_id = self._ids.get(chunk.path_in_schema)
+                if field_id is None:
+                    continue  # a column beside those of the table, as compacted files have
+                columns.setdefault(field_id, _Column(self._plan[field_id])).add(chunk)
+        counted = {key: c for key, c in columns.items() if c.plan.mode.type is not MetricModeTypes.NONE}
+        return ColumnMetrics(
+            sizes={key: column.size for key, column in columns.items()},
+            values={key: column.values for key, column in counted.items()},
+            nulls={key: column.nulls for key, column in counted.items() if column.nulls is not None},
+            lower=_known((key, column.lower()) for key, column in counted.items()),
+            upper=_known((key, column.upper()) for key, column in counted.items()),
+        )
 
 
 def statistics_plan(schema: Schema, properties: Mapping[str, str]) -> dict[int, StatisticsCollector]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,7 +123,7 @@ class Pruning:
         return self.of_spec(manifest.spec_id).manifest_could_match(manifest)
 
     def partition_could_match(self, spec_id: int, partition: Partition) -> bool:
-        return self.of_spec(spec_id).residual(partition) != Always(False)
+        return self.of_spec(spec_id).could_match(partition)
 
     def could_match_within(self, range_of_column: Callable[[int], Range | None]) -> bool:
         """False only if no row of files whose columns lie in these ranges matches."""
@@ -201,12 +202,20 @@ class _SpecPruning:
         self._spec = spec
         self._atoms: dict[Atom, _PartitionAtom] = {}
         self._residuals: dict[Partition, Bound] = {}
+        self._possible: dict[Partition, bool] = {}
 
     def manifest_could_match(self, manifest: Manifest) -> bool:
         if not manifest.partitions:
             return self._bound != Always(False)
         summaries = _Summaries(manifest)
         return _fold(self._bound, lambda atom: self._atom(atom).manifest_could_match(summaries))
+
+    def could_match(self, partition: Partition) -> bool:
+        """False only if no row of the partition matches. Asked for every block of every manifest."""
+        known = self._possible.get(partition)
+        if known is None:
+            known = self._possible[partition] = self.residual(partition) != Always(False)
+        return known
 
     def residual(self, partition: Partition) -> Bound:
         """What is left to be asked of rows, once the partition is known."""
@@ -264,8 +273,9 @@ class _PartitionAtom:
 
 
 def _manifest_test(schema: Schema, expression: BooleanExpression) -> Callable[[_Summaries], bool]:
-    # The visitor remembers the manifest that it looks at, and threads share ours: one for each question.
-    return lambda summaries: bool(_ManifestEvalVisitor(schema, expression, True).eval(summaries))  # type: ignore[arg-type]
+    bound = _ManifestEvalVisitor(schema, expression, True)
+    # It remembers the manifest that it looks at, and threads share ours: a copy for each question.
+    return lambda summaries: bool(copy(bound).eval(summaries))  # type: ignore[arg-type]
 
 
 def _fold(bound: Bound, answer: Callable[[Atom], bool]) -> bool:

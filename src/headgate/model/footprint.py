@@ -223,10 +223,16 @@ def _to_json(value: Any) -> Json:
 
 
 def _partition(item: Json, origin: str) -> SpecPartition:
+    # A commit to many partitions names them all, and most are plain values.
+    if type(item) is list and item and type(item[0]) is int and _AS_THEY_ARE.issuperset(map(type, item)):
+        return item[0], tuple(item[1:])
     match item:
         case [int() as spec_id, *values]:
             return spec_id, tuple(_value(value, origin) for value in values)
     raise CorruptLakeError(f"{origin}: {str(item)[:80]} is not a partition")
+
+
+_AS_THEY_ARE = frozenset({type(None), bool, int, str})
 
 
 def _value(value: Json, origin: str) -> Any:

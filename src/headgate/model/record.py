@@ -267,7 +267,7 @@ class Record:
             tags=TagChange() if tags is None else TagChange.from_json(tags),
             tables=tuple(TableCommit.from_json(table) for table in source.objects("tables")),
             objects=tuple(ObjectCommit.from_json(change) for change in source.objects("objects")),
-            paths={path: PathChange.from_json(inside) for path, inside in source.objects_by_name("paths")},
+            paths=PathChange.by_path(source, "paths"),
             plan=None if plan is None else PendingPlan.from_json(plan, txid, version),
             completes=tuple(_txid(source, text) for text in source.texts("completes")),
             cancels=tuple(_txid(source, text) for text in source.texts("cancels")),

@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from typing import TypeGuard
 
 from headgate.errors import CorruptLakeError, InvalidInputError
 from headgate.model.footprint import FileFootprint
+from headgate.model.identifiers import MAX_NUMBER
 from headgate.model.json_object import Json, JsonObject
 
 _PART = re.compile(r"[^\W_][\w\-]{0,99}|_[\w\-]{1,99}")
@@ -212,10 +214,35 @@ class PathChange:
 
     @classmethod
     def from_json(cls, source: JsonObject) -> PathChange:
-        # A commit to many partitions has as many of these: only what is there is looked at.
         told = (name for name in _COUNTS if source.fields.get(name) is not None)
         return cls(**{name: source.number(name) for name in told})
 
+    @classmethod
+    def by_path(cls, source: JsonObject, name: str) -> dict[str, PathChange]:
+        """The changes of all paths; an absent field is none.
 
-_COUNTS = tuple(count.name for count in fields(PathChange))
+        A commit to many partitions has as many, and opening a lake reads several such commits: counts that
+        are as they should be are looked at once, all others by `from_json`, which says what is wrong.
+        """
+        if name not in source.fields:
+            return {}
+        paths = source.object(name)
+        return {
+            path: cls(**told) if _are_counts(told) else cls.from_json(paths.object(path))
+            for path, told in paths.fields.items()
+        }
+
+
+def _are_counts(told: Json) -> TypeGuard[dict[str, int]]:
+    if (
+        type(told) is not dict
+        or not told.keys() <= _COUNTS
+        or not _WHOLE.issuperset(map(type, told.values()))
+    ):
+        return False
+    return not told or (min(told.values()) >= 0 and max(told.values()) <= MAX_NUMBER)  # type: ignore[type-var, operator]
+
+
+_COUNTS = frozenset(count.name for count in fields(PathChange))
+_WHOLE = frozenset({int})
 NOTHING_CHANGED = PathChange()

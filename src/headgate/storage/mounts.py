@@ -17,17 +17,18 @@ def is_on_this_machine(path: Path, mounts: str = MOUNTS) -> bool:
         lines = Path(mounts).read_bytes().split(b"\n")
     except OSError:  # another system than Linux, or one that hides it
         return True
-    place = Path(os.path.realpath(path))
-    kind, depth = "", -1
+    place = f"{os.path.realpath(path)}/"
+    kind, longest = "", -1
     for line in lines:
         _, where, file_system, *_ = (*map(os.fsdecode, line.split(b" ")), "", "", "")
-        mounted = Path(_unescaped(where))
-        # Of two on the same directory the later one hides the earlier.
-        if place.is_relative_to(mounted) and len(mounted.parts) >= depth:
-            kind, depth = file_system, len(mounted.parts)
+        mounted = f"{_unescaped(where).rstrip('/')}/"
+        # Of those above it the nearest counts, which has the longest name; of two on the same directory the
+        # later one hides the earlier.
+        if where and place.startswith(mounted) and len(mounted) >= longest:
+            kind, longest = file_system, len(mounted)
     return not kind.startswith(FAR)
 
 
 def _unescaped(name: str) -> str:
     """A space in a name is written as an octal number."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), name)
+    return name if "\\" not in name else re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), name)
