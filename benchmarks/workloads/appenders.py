@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.harness.bench import Bench, slug
@@ -29,7 +30,12 @@ from headgate.testing.s3 import S3Server, s3_server
 
 NAME = "appenders"
 WRITERS = {Size.TINY: (2,), Size.SHORT: (1, 4, 16, 32), Size.FULL: (1, 4, 16, 32)}
-APPENDS = {Size.TINY: 1, Size.SHORT: 5, Size.FULL: 5}
+COMMITS = {
+    IN_PROCESS: {Size.TINY: 2, Size.SHORT: 160, Size.FULL: 160},
+    ON_S3: {Size.TINY: 2, Size.SHORT: 32, Size.FULL: 64},
+    SPARK: {Size.TINY: 2, Size.SHORT: 32, Size.FULL: 32},
+}
+"""How many the writers make in all, however many they are: as many as can be waited for, of the slowest."""
 ROUNDS = {Size.TINY: 1, Size.SHORT: 1, Size.FULL: 5}
 PROCESSES = 4
 HANDLES = HEADGATE.also("handles of their own", shared=False)
@@ -47,52 +53,67 @@ def label(writers: int) -> str:
     return f"{writers} writer{'s' if writers > 1 else ''}"
 
 
-def _on_s3(server: S3Server) -> list[System]:
-    return [replace(on_server(system, server, slug(system.name)), name=far(system)) for system in OF_PYTHON]
+def _on_s3(server: S3Server) -> tuple[System, ...]:
+    return tuple(
+        replace(on_server(system, server, slug(system.name)), name=far(system)) for system in OF_PYTHON
+    )
 
 
 def measure(bench: Bench) -> Run:
     with s3_server() as server:
-        python = (HEADGATE, HANDLES, HEADGATE_UNSYNCED, DELTA_RS, PYICEBERG, *_on_s3(server))
-        spark = (HEADGATE_SPARK, DELTA_SPARK, ICEBERG_SPARK) if bench.on_spark else ()
-        writers, appends = WRITERS[bench.size], APPENDS[bench.size]
+        groups = [(HEADGATE, HANDLES, HEADGATE_UNSYNCED, DELTA_RS, PYICEBERG), _on_s3(server)]
+        if bench.on_spark:
+            groups.append((HEADGATE_SPARK, DELTA_SPARK, ICEBERG_SPARK))
+        # One engine after the other: only systems of the same one are compared.
+        first, *others = [_measured(bench, systems) for systems in groups]
+    for run in others:
+        first.systems.update(run.systems)
+        first.parameters["commits"].update(run.parameters["commits"])
+    return first
 
-        def round_(round_number: int) -> list[Step]:
-            return [
-                Step(
-                    "contend",
-                    {
-                        "writers": count,
-                        "appends": appends,
-                        "processes": min(PROCESSES, count),
-                        "number": round_number,
-                    },
-                    label(count),
-                )
-                for count in writers
-            ]
 
-        return bench.measured(
-            Workload(
-                NAME,
-                (*python, *spark),
-                {"writers": list(writers), "appends": appends, "processes": PROCESSES},
-                round_,
-                rounds=ROUNDS[bench.size],
-                # Every round has processes and tables of its own, so there is nothing to warm up.
-                warm_up=0,
-                limit_seconds=900,
+def _measured(bench: Bench, systems: Sequence[System]) -> Run:
+    engine = systems[0].engine
+    writers, commits = WRITERS[bench.size], COMMITS[engine][bench.size]
+
+    def round_(round_number: int) -> list[Step]:
+        return [
+            Step(
+                "contend",
+                {
+                    "writers": count,
+                    "appends": commits // count,
+                    "processes": min(PROCESSES, count),
+                    "number": round_number,
+                },
+                label(count),
             )
+            for count in writers
+        ]
+
+    return bench.measured(
+        Workload(
+            NAME,
+            systems,
+            {"writers": list(writers), "commits": {engine: commits}, "processes": PROCESSES},
+            round_,
+            rounds=ROUNDS[bench.size],
+            # Every round has processes and tables of its own, so there is nothing to warm up.
+            warm_up=0,
+            limit_seconds=900,
         )
+    )
 
 
 def per_second(run: Run, system: str, writers: int) -> float | None:
+    """Commits per second, of a median round."""
     seconds = run.median(system, label(writers))
-    return None if seconds is None else writers * run.parameters["appends"] / seconds
+    return None if seconds is None else run.parameters["commits"][run.systems[system].engine] / seconds
 
 
 def part(run: Run) -> Part:
     counts: list[int] = run.parameters["writers"]
+    commits: dict[str, int] = run.parameters["commits"]
     most = counts[-1]
     rows = []
     for name in run.systems:
@@ -122,9 +143,10 @@ def part(run: Run) -> Part:
         run=run,
         title="Many writers",
         text=f"""
-Writers append to one table at the same moment, {run.parameters["appends"]} times each, on a local disk or
-on an S3 API server of this machine. Without Spark they are threads of up to {run.parameters["processes"]}
-processes, and the data file is there already; on Spark they are threads of one session, and each append
+Writers append to one table at the same moment, each as often as the others, until they have committed so
+often in all: on a local disk {commits[IN_PROCESS]} times, on an S3 API server of this machine {commits[ON_S3]}
+times, on Spark {commits.get(SPARK, 0)} times. Without Spark they are threads of up to
+{run.parameters["processes"]} processes, and the data file is there already; on Spark they are threads of one session, and each append
 writes ten rows. Everybody has the retries that come as default (without end in Headgate, until its time is
 over; 15 in delta-rs; 4 in pyiceberg); whoever is refused all the same counts a failure and tries again,
 until all rows are in. The threads of a process share a handle of Headgate, as is usual; with handles of

@@ -146,12 +146,11 @@ def test_spark_reads_columns_that_are_told_by_differences(
 ) -> None:
     table, rows = near_values(place)
     name = "spark.sql.parquet.enableVectorizedReader"
-    before = spark.conf.get(name)
     spark.conf.set(name, vectorized)
     try:
         read = table.read(spark).orderBy("n").toArrow()
         some = table.read(spark, where="i > 100 AND w < 0").count()
     finally:
-        spark.conf.set(name, before)
+        spark.conf.unset(name)
     assert read.to_pylist() == rows.to_pylist()
     assert some == sum(row["i"] > 100 and row["w"] < 0 for row in rows.to_pylist())
