@@ -96,7 +96,7 @@ class Run:
         return list(dict.fromkeys(label for system in self.systems.values() for label in system.steps))
 
     def with_engine(self, other: Run) -> Run:
-        """This run, and that of the same section on another engine. What is told by engine is put together."""
+        """This run and one of the same section on another engine; what is told by engine is put together."""
         told = {
             name: {**mine, **other.parameters[name]} if isinstance(mine, dict) else mine
             for name, mine in self.parameters.items()
