@@ -216,8 +216,7 @@ class Headgate:
 
     def prepare_files(self, files: int, partitions: int) -> Outcome:
         """A table whose metadata names so many files in ten commits; one of each partition is there."""
-        lake = Lake.init(open_store(self._where(f"files-{files}"), self._options), divisor=100)
-        self._lakes[f"files-{files}"] = lake
+        lake = self._made(f"files-{files}")
         columns = "part INT, id BIGINT, name STRING, amount DOUBLE"
         table = lake.create_table(EVENTS, columns, partition_by=["part"])
         table.append(one_of_each(partitions))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,14 @@ class Run:
     def labels(self) -> list[str]:
         """In the order in which they were measured."""
         return list(dict.fromkeys(label for system in self.systems.values() for label in system.steps))
+
+    def with_engine(self, other: Run) -> Run:
+        """This run and one of the same section on another engine; what is told by engine is put together."""
+        told = {
+            name: {**mine, **other.parameters[name]} if isinstance(mine, dict) else mine
+            for name, mine in self.parameters.items()
+        }
+        return replace(self, parameters=told, systems={**self.systems, **other.systems})
 
     def save(self, directory: Path = RESULTS) -> Path:
         directory.mkdir(parents=True, exist_ok=True)

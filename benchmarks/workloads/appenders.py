@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from benchmarks.harness.bench import Bench, slug
 from benchmarks.harness.object_storage import ON_S3, on_server
@@ -65,11 +66,7 @@ def measure(bench: Bench) -> Run:
         if bench.on_spark:
             groups.append((HEADGATE_SPARK, DELTA_SPARK, ICEBERG_SPARK))
         # One engine after the other: only systems of the same one are compared.
-        first, *others = [_measured(bench, systems) for systems in groups]
-    for run in others:
-        first.systems.update(run.systems)
-        first.parameters["commits"].update(run.parameters["commits"])
-    return first
+        return reduce(Run.with_engine, [_measured(bench, systems) for systems in groups])
 
 
 def _measured(bench: Bench, systems: Sequence[System]) -> Run:
@@ -144,13 +141,13 @@ def part(run: Run) -> Part:
         title="Many writers",
         text=f"""
 Writers append to one table at the same moment, each as often as the others, until they have committed so
-often in all: on a local disk {commits[IN_PROCESS]} times, on an S3 API server of this machine {commits[ON_S3]}
-times, on Spark {commits.get(SPARK, 0)} times. Without Spark they are threads of up to
-{run.parameters["processes"]} processes, and the data file is there already; on Spark they are threads of one session, and each append
-writes ten rows. Everybody has the retries that come as default (without end in Headgate, until its time is
-over; 15 in delta-rs; 4 in pyiceberg); whoever is refused all the same counts a failure and tries again,
-until all rows are in. The threads of a process share a handle of Headgate, as is usual; with handles of
-their own they still take turns, and see what the others have read.
+often in all: {commits[IN_PROCESS]} times on a local disk, {commits[ON_S3]} times on an S3 API server of this
+machine, {commits.get(SPARK, 0)} times on Spark. Without Spark they are threads of up to
+{run.parameters["processes"]} processes, and the data file is there already; on Spark they are threads of one
+session, and each append writes ten rows. Everybody has the retries that come as default (without end in
+Headgate, until its time is over; 15 in delta-rs; 4 in pyiceberg); whoever is refused all the same counts a
+failure and tries again, until all rows are in. The threads of a process share a handle of Headgate, as is
+usual; with handles of their own they still take turns, and see what the others have read.
 """,
         tables=[Table(("", "writers", "commits/s", "failures", "headgate / this"), rows)],
         bars=[

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+
 from benchmarks.harness.bench import Bench, slug
 from benchmarks.harness.record import Run
-from benchmarks.harness.system import HEADGATE, HEADGATE_SPARK, IN_PROCESS, OF_PYTHON, OF_SPARK, SPARK
+from benchmarks.harness.system import (
+    HEADGATE,
+    HEADGATE_SPARK,
+    IN_PROCESS,
+    OF_PYTHON,
+    OF_SPARK,
+    SPARK,
+    System,
+)
 from benchmarks.harness.workload import Size, Step, Workload
 from benchmarks.pages.part import Part, Table, behind, engines_of, medians, systems_of
 from benchmarks.pages.picture import Bars
 from benchmarks.workloads.section import Section
 
 NAME = "compaction"
-COMMITS = {Size.TINY: 10, Size.SHORT: 50, Size.FULL: 200}
+COMMITS = {
+    IN_PROCESS: {Size.TINY: 10, Size.SHORT: 50, Size.FULL: 200},
+    SPARK: {Size.TINY: 10, Size.SHORT: 50, Size.FULL: 100},
+}
 ROUNDS = {Size.TINY: 1, Size.SHORT: 1, Size.FULL: 5}
 ROWS = 1000
 OURS = {IN_PROCESS: HEADGATE.name, SPARK: HEADGATE_SPARK.name}
@@ -20,7 +34,19 @@ BEFORE, AFTER = "aggregation before", "aggregation after"
 
 
 def measure(bench: Bench) -> Run:
-    commits = COMMITS[bench.size]
+    # One engine after the other: on Spark the rows are made by Spark, and are not the same.
+    groups = [OF_PYTHON, OF_SPARK] if bench.on_spark else [OF_PYTHON]
+    run = reduce(Run.with_engine, [_measured(bench, systems) for systems in groups])
+    for name, system in run.systems.items():
+        before, after = (system.steps.get(f"rows {when}") for when in ("before", "after"))
+        if before is not None and after is not None:
+            assert before.answer == after.answer, (name, before.answer, after.answer)
+    return run
+
+
+def _measured(bench: Bench, systems: Sequence[System]) -> Run:
+    engine = systems[0].engine
+    commits = COMMITS[engine][bench.size]
 
     def round_(round_number: int) -> list[Step]:
         table = {"table": f"small_{round_number}"}
@@ -36,37 +62,21 @@ def measure(bench: Bench) -> Run:
             Step("totals", table, "rows after"),
         ]
 
-    run = _by_engine(bench, round_, commits)
-    for name, system in run.systems.items():
-        before, after = (system.steps.get(f"rows {when}") for when in ("before", "after"))
-        if before is not None and after is not None:
-            assert before.answer == after.answer, (name, before.answer, after.answer)
-    return run
-
-
-def _by_engine(bench: Bench, round_: object, commits: int) -> Run:
-    """One after the other: on Spark the rows are made by Spark, and are not the same."""
-    engines = [OF_PYTHON, OF_SPARK] if bench.on_spark else [OF_PYTHON]
-    runs = [
-        bench.measured(
-            Workload(
-                NAME,
-                systems,
-                {"commits": commits, "rows": ROWS},
-                round_,  # type: ignore[arg-type]
-                rounds=ROUNDS[bench.size],
-                warm_up=0 if bench.size is Size.TINY else 1,
-            )
+    return bench.measured(
+        Workload(
+            NAME,
+            systems,
+            {"commits": {engine: commits}, "rows": ROWS},
+            round_,
+            rounds=ROUNDS[bench.size],
+            warm_up=0 if bench.size is Size.TINY else 1,
         )
-        for systems in engines
-    ]
-    for run in runs[1:]:
-        runs[0].systems.update(run.systems)
-    return runs[0]
+    )
 
 
 def part(run: Run) -> Part:
     shown = (APPENDS, BEFORE, COMPACT, AFTER)
+    commits: dict[str, int] = run.parameters["commits"]
     tables = [
         Table(table.columns, [row for row in table.rows if row[0] in shown], table.title)
         for table in medians(run, OURS)
@@ -80,10 +90,10 @@ def part(run: Run) -> Part:
         run=run,
         title="Small commits and compaction",
         text=f"""
-{run.parameters["commits"]:,} appends of {run.parameters["rows"]:,} rows each, one after the other, then
-compaction of the table; an aggregation over all rows before and after it; warm. Every system compacts with
-what it recommends: `Lake.compact`, `OPTIMIZE`, `rewrite_data_files`, `optimize.compact`. No row may change
-by it.
+{commits[IN_PROCESS]} appends (on Spark {commits.get(SPARK, 0)}) of {run.parameters["rows"]:,} rows each,
+one after the other, then compaction of the table; an aggregation over all rows before and after it; warm.
+Every system compacts with what it recommends: `Lake.compact`, `OPTIMIZE`, `rewrite_data_files`,
+`optimize.compact`. No row may change by it.
 """,
         tables=[*tables, Table(("", "files before", "files after"), files)],
         pictures={

@@ -185,7 +185,7 @@ class Table(Evolvable[CommitResult]):
     def append(self, rows: Rows, *, args: Sequence[str] = ()) -> CommitResult:
         """Adds rows (a Spark DataFrame, or a pyarrow Table), in a transaction of its own."""
         _require_repeatable(rows)
-        return self._run(args, lambda tx: tx.table(self.name)._append_last(rows))
+        return self._run(args, lambda tx: tx.table(self.name).append(rows))
 
     def overwrite(self, rows: Rows, where: str | None = None, *, args: Sequence[str] = ()) -> CommitResult:
         """Replaces all rows that the table has now, or exactly those that `where` selects.

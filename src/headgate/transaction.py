@@ -19,7 +19,6 @@ from headgate.changes import Changes, TableChange, TableRead
 from headgate.commit.announcements import Announcements
 from headgate.commit.driver import Driver, Waiting
 from headgate.commit.log import CommitLog, Progress
-from headgate.commit.outbox import Outbox
 from headgate.commit.outcome import Committed, ContestedError, Lost, Unknown
 from headgate.core.candidates import Beginning, candidates
 from headgate.core.conflict import Rebasable, find_conflicts, next_step, resolve
@@ -121,7 +120,6 @@ class Transaction(NotedChanges):
         self._offered: _Offer | None = None
         self._committed: Record | None = None
         self._drafts: Drafts = {}
-        self._outbox = Outbox()
         self._written: set[str] = set()
         self._effort = effort
         self._patience_seconds = effort.left_seconds(retry)
@@ -312,10 +310,7 @@ class Transaction(NotedChanges):
                 self._loader().remember(key, table.metadata, table.manifests, table.entries)
 
     def _prepare(self) -> list[PreparedTable]:
-        """Writes the metadata objects of the changed tables for the next version, and what has waited for it.
-
-        Nobody sees them yet.
-        """
+        """Writes the metadata objects of the changed tables for the next version. Nobody sees them yet."""
         if not self._changes.tables:
             return []
         from headgate.preparation import Attempt, prepare  # loads pyiceberg, which only tables need
@@ -329,12 +324,9 @@ class Transaction(NotedChanges):
             self._drafts,
         )
         tables = prepare(self._loader(), list(self._changes.tables.values()), attempt)
-        objects = dict(self._outbox.objects)
-        for table in tables:
-            objects.update(table.objects)
-        new = {key: data for key, data in objects.items() if key not in self._written}
-        self._host.together([partial(self._log.driver.put, key, data) for key, data in new.items()])
-        self._written.update(new)
+        objects = [item for table in tables for item in table.objects.items() if item[0] not in self._written]
+        self._host.together([partial(self._log.driver.put, key, data) for key, data in objects])
+        self._written.update(key for key, _ in objects)
         return tables
 
     def _settle(self, offer: _Offer, waiting: Waiting) -> bool:
@@ -573,10 +565,6 @@ class _Open:
     @property
     def driver(self) -> Driver:
         return self.tx._log.driver
-
-    @property
-    def outbox(self) -> Outbox:
-        return self.tx._outbox
 
     def loader(self) -> TableLoader:
         return self.tx._loader()

@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from headgate.commit.driver import Driver
-    from headgate.commit.outbox import Outbox
-    from headgate.iceberg.data_file import DataFile
 
 
 Rows: TypeAlias = "pa.Table | pa.RecordBatchReader | DataFrame"
@@ -85,11 +83,6 @@ class OpenTransaction(Protocol):
 
     @property
     def driver(self) -> Driver: ...
-
-    @property
-    def outbox(self) -> Outbox:
-        """What the commit sends."""
-        ...
 
     def loader(self) -> TableLoader: ...
 
@@ -144,19 +137,7 @@ class TableWriter(Evolvable[None]):
         The batches of a reader are written as they come, so what it reads need not fit into memory.
         """
         change = self._change()
-        self._note_added(change, self._incoming(change, rows).written())
-
-    def _append_last(self, rows: Rows) -> None:
-        """The same, if the commit comes next: short files go to storage together with its metadata."""
-        change = self._change()
-        if not isinstance(rows, pa.Table):
-            self.append(rows)
-            return
-        target = replace(self._target(change), outbox=self._tx.outbox)
-        self._note_added(change, ArrowRows(target, rows).written())
-
-    def _note_added(self, change: TableChange, files: tuple[DataFile, ...]) -> None:
-        added = (*change.added, *files)
+        added = (*change.added, *self._incoming(change, rows).written())
         self._note_rows(replace(change, added=added, verbs=change.verbs | {"append"}))
 
     def overwrite(self, rows: Rows, where: str | None = None) -> None:

@@ -32,9 +32,13 @@ def ask_duckdb(root: Path, columns: str) -> list[tuple[Any, ...]]:
         return connection.execute(f"SELECT {columns} FROM iceberg_scan('{root}')").fetchall()
 
 
-def ask_clickhouse(root: Path, columns: str) -> list[tuple[Any, ...]]:
-    """Selects `columns` from the table at `root`. In a process of its own, which may read that directory."""
-    query = f"SELECT {columns} FROM icebergLocal('{root}')"
+def ask_clickhouse(root: Path, columns: str, by_hint: bool = False) -> list[tuple[Any, ...]]:
+    """Selects `columns` from the table at `root`. In a process of its own, which may read that directory.
+
+    `by_hint`: from the version that is published, as docs/tables.md tells, and not from the newest file.
+    """
+    how = ", SETTINGS iceberg_use_version_hint = 1" if by_hint else ""
+    query = f"SELECT {columns} FROM icebergLocal('{root}'{how})"
     command = [sys.executable, "-c", _CHDB, query]
     result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
     return [tuple(row) for row in json.loads(result.stdout)["data"]]

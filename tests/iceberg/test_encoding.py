@@ -15,8 +15,8 @@ import headgate as hg
 from headgate.iceberg.encoding import (
     ROW_GROUP_ROWS,
     SAMPLED_ROWS,
-    Encoding,
-    dictionaries,
+    FileForm,
+    column_forms,
     encode_parquet,
     parquet_writer,
 )
@@ -111,8 +111,9 @@ def test_what_lies_inside_of_columns_is_found_by_its_path() -> None:
 
 def test_the_first_rows_tell_what_the_others_are_like() -> None:
     repeating = pa.table({"n": pa.array([*[1] * SAMPLED_ROWS, *range(10)])})
-    assert dictionaries(repeating) == ["n"]
-    assert dictionaries(pa.table({"n": pa.array([], pa.int64())})) == ["n"]
+    assert column_forms(repeating).dictionaries == ["n"]
+    empty = pa.table({"n": pa.array([], pa.int64())})
+    assert column_forms(empty).dictionaries == ["n"]
 
 
 def test_files_of_a_table_are_shorter_for_it() -> None:
@@ -133,15 +134,15 @@ def test_values_that_repeat_in_a_row_group_but_seldom_in_a_sample_get_a_dictiona
     chance = np.random.default_rng(7)
     prices = chance.integers(0, SAMPLED_ROWS, ROW_GROUP_ROWS) / 64
     rows = pa.table({"price": prices, "weight": chance.random(ROW_GROUP_ROWS)})
-    assert dictionaries(rows) == ["price"]
+    assert column_forms(rows).dictionaries == ["price"]
     # A short file is all that there is: its values do not repeat.
-    assert dictionaries(rows.slice(0, SAMPLED_ROWS)) == []
+    assert column_forms(rows.slice(0, SAMPLED_ROWS)).dictionaries == []
 
 
 def test_a_dictionary_that_arrow_would_give_up_is_not_begun() -> None:
     chance = np.random.default_rng(7)
     long = [f"{number:040}" for number in chance.integers(0, SAMPLED_ROWS, ROW_GROUP_ROWS)]
-    assert dictionaries(pa.table({"name": long})) == []
+    assert column_forms(pa.table({"name": long})).dictionaries == []
 
 
 # --- differences --------------------------------------------------------------------------------------------
@@ -175,7 +176,7 @@ def test_others_are_not() -> None:
     rows = pa.table(
         {
             "anything": chance.integers(-(2**63), 2**63 - 1, COUNT),
-            "few": pa.array([n % 10 for n in range(COUNT)], pa.int64()),
+            "few": pa.array([n * 7919 % 10 for n in range(COUNT)], pa.int64()),
             "nulls": pa.array([None, *RISING[1:]], pa.int64()),
             "price": pa.array(RISING, pa.float64()),
             "inside": [{"n": n} for n in RISING],
@@ -184,6 +185,13 @@ def test_others_are_not() -> None:
     assert by_differences(encode_parquet(rows)) == set()
     assert by_differences(encode_parquet(rows.slice(0, 0))) == set()
     assert by_differences(encode_parquet(rows.slice(0, 1))) == set()
+
+
+def test_keys_in_order_that_repeat_are_shorter_by_differences() -> None:
+    rows = pa.table({"order": pa.array([n // 4 for n in range(COUNT)], pa.int64())})
+    data = encode_parquet(rows)
+    assert (by_differences(data), with_dictionary(data)) == ({"order"}, set())
+    assert pq.read_table(pa.BufferReader(data)).equals(rows)
 
 
 def test_of_rows_that_are_still_to_come_nothing_is_known_but_what_the_schema_says() -> None:
@@ -213,4 +221,4 @@ def test_a_table_can_do_without_them() -> None:
     assert stored() == {"id"}
     with pytest.raises(hg.InvalidInputError, match=r"delta-encoding cannot be 'no'"):
         table.set_properties({"write.parquet.delta-encoding": "no"})
-    assert Encoding.of({"write.parquet.delta-encoding": "false"}) == Encoding(deltas=False)
+    assert FileForm.of({"write.parquet.delta-encoding": "false"}) == FileForm(deltas=False)

@@ -17,6 +17,11 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import StaticTable
 
 import headgate as hg
+from headgate.commit.layout import PLAIN
+from headgate.model.identifiers import Version
+from headgate.storage.faulty import Fault, faulty, refuse
+from headgate.storage.location import open_store
+from headgate.storage.requests import Create, Request
 from headgate.table import Table
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 from tests.lake.aging import AgingHost, Clock
@@ -411,6 +416,25 @@ def test_columns_that_are_told_by_differences(place: Place) -> None:
     raw = [column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64()) for column in rows.columns]
     clickhouse = [tuple(map(int, row)) for row in ask_clickhouse(place.directory(table), numbers)]
     assert sorted(clickhouse) == list(zip(*(column.to_pylist() for column in raw), strict=True))
+
+
+def test_what_is_not_committed_is_not_seen(tmp_path: Path) -> None:
+    """An attempt leaves metadata that no record names: engines go by the hint."""
+    place = Place(tmp_path / "lake")
+    table = place.lake.create_table("t.t", "n BIGINT")
+    table.append(pa.table({"n": [1, 2]}))
+    never, _ = faulty(open_store(str(tmp_path / "lake")), Fault(is_record, refuse))
+    with pytest.raises(hg.StorageError):
+        hg.Lake.open(never).table("t.t").append(pa.table({"n": [3]}))
+    directory = place.directory(table)
+    assert len(list((directory / "metadata").glob("*-*.metadata.json"))) == 3
+    assert sorted(ask_duckdb(directory, "n")) == [(1,), (2,)]
+    assert sorted(int(n) for (n,) in ask_clickhouse(directory, "n", by_hint=True)) == [1, 2]
+    assert sorted(row["n"] for row in ask_pyiceberg(place.metadata_file(table))) == [1, 2]
+
+
+def is_record(request: Request) -> bool:
+    return isinstance(request, Create) and request.key == PLAIN.record_key(Version(3))
 
 
 def test_tables_after_an_expire(tmp_path: Path) -> None:

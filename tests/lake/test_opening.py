@@ -294,3 +294,14 @@ def test_the_record_of_version_zero_is_read_only_if_there_is_nothing_else_to_che
         tally = cost(lambda lake: None, store)
         assert tally.history.count(zero) == expected, commits
         assert tally.counts()["get"] <= 1 + DIVISOR + 2
+
+
+@pytest.mark.parametrize("missing", [1, 15, 16, 17, 48, 50, 59])
+def test_a_hole_in_a_long_window_is_seen_wherever_it_is(missing: int) -> None:
+    store = MemoryStore()
+    lake = hg.Lake.init(store, divisor=100)
+    for number in range(60):
+        lake.set_properties({"n": str(number)})
+    store.delete(PLAIN.record_key(Version(missing)))
+    with pytest.raises(hg.CorruptLakeError, match=rf"the record of version {missing} .* is gone, although"):
+        hg.Lake.open(store)

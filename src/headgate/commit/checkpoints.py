@@ -13,7 +13,6 @@ from headgate.commit.layout import CHECKPOINTS, LAST_CHECKPOINT, checkpoint_key,
 from headgate.commit.log import RECORDS_AT_ONCE, CommitLog, Progress
 from headgate.core.windows import boundary_at_or_before
 from headgate.errors import CorruptLakeError, NotFoundError, UnsupportedError
-from headgate.host import REQUESTS_AT_ONCE
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.json_object import Json, JsonObject, encode
 from headgate.model.state import LakeState
@@ -120,10 +119,8 @@ class Checkpoints:
     def _follow(self, start: LakeState) -> Progress:
         """Reads the window after `start`. If it is empty, makes sure that the record of `start` is there."""
         try:
-            # One less than a window: the request that is left looks at the record of `start`, or behind. Of a
-            # long window as many as go at once: more would be asked for no sooner, and mostly in vain.
-            at_once = min(self._window - 1, REQUESTS_AT_ONCE)
-            progress = self.log.catch_up(start, at_once, at_most=self._window)
+            # One less than a window: the request that is left looks at the record of `start`, or behind.
+            progress = self.log.catch_up(start, self._window - 1, at_most=self._window)
         except CorruptLakeError:
             if start.version == GENESIS:
                 self._require_identity()  # says so if it is the first link that is wrong

@@ -93,8 +93,7 @@ MIN_INPUTS = Quantity("compaction.min_inputs", None, least=2, most=1_000_000, wh
 """From how many segments on a window is compacted; usually the divisor of the lake."""
 DELETE_SHARE = Quantity("compaction.delete_share", 0.3, least=0, most=1, above=True)
 DELTAS = Setting("write.parquet.delta-encoding", ("true", "false"))
-"""Whether files that Arrow writes may tell whole numbers by their differences; old
-readers may not know them."""
+"""Whether files that Arrow writes may tell whole numbers by differences, which old readers do not know."""
 TARGET_SIZE = Quantity("write.target-file-size-bytes", 128 * 1024 * 1024, least=1, most=2**62, whole=True)
 
 OF_LAKES = (CANDIDATES, EARLY, COMPACTION, ALLOW_UPDATES, MIN_INPUTS, DELETE_SHARE)

@@ -23,7 +23,7 @@ from headgate.iceberg.arrow import (
 from headgate.iceberg.bound import Bound
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.directories import new_file
-from headgate.iceberg.encoding import Encoding, encode_parquet
+from headgate.iceberg.encoding import FileForm, encode_parquet
 from headgate.iceberg.file_rows import FileReading, located
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.planning import PlannedFile
@@ -62,18 +62,15 @@ def write_fitting(target: Target, rows: pa.Table) -> tuple[DataFile, ...]:
 def _write_one(target: Target, directory: str, partition: Partition, rows: pa.Table) -> DataFile:
     metadata = target.metadata
     require_partition(partition, metadata)
-    data = encode_parquet(rows, Encoding.of(metadata.properties))
+    data = encode_parquet(rows, FileForm.of(metadata.properties))
     uri = new_file(directory, metadata, metadata.spec.spec_id, partition, target.driver.host.new_txid())
 
     def describe() -> DataFile:
         file = data_file(uri, len(data), footer_of(data), partition, metadata)
         return with_nan_counts(file, nan_counts(rows, metadata.schema))
 
-    key = target.loader.key(uri)
-    if target.outbox is not None and target.outbox.takes(key, data):
-        return describe()
     # While it is on its way to storage.
-    put = partial(target.driver.put, key, data)
+    put = partial(target.driver.put, target.loader.key(uri), data)
     both: list[Callable[[], DataFile | None]] = [put, describe]
     _, described = target.driver.host.together(both)
     assert described is not None

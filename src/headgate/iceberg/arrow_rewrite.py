@@ -15,7 +15,7 @@ from headgate.iceberg.clustering import clustered
 from headgate.iceberg.content import content_of, total
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import new_file
-from headgate.iceberg.encoding import Encoding, encode_parquet
+from headgate.iceberg.encoding import FileForm, encode_parquet
 from headgate.iceberg.origins import with_origins
 from headgate.iceberg.planning import PlannedFile
 from headgate.iceberg.rewriting import Clustering, Content, RewriteGroup, Rewritten
@@ -72,8 +72,8 @@ class _Writing:
             return
         directory = replace(self.target, window=self.group.window).new_directory()
         properties = self.target.metadata.properties
-        encoding = Encoding.of(properties)
-        for part, data in _encoded(rows, self._row_bytes(), target_bytes(properties), encoding):
+        form = FileForm.of(properties)
+        for part, data in _encoded(rows, self._row_bytes(), target_bytes(properties), form):
             yield self._put(directory, part, data)
 
     def _row_bytes(self) -> float:
@@ -96,20 +96,20 @@ class _Writing:
 
 
 def _encoded(
-    rows: pa.Table, row_bytes: float, target: int, encoding: Encoding
+    rows: pa.Table, row_bytes: float, target: int, form: FileForm
 ) -> Iterator[tuple[pa.Table, bytes]]:
     """The rows in files of about the same length, as near to the target as can be told."""
     start = 0
     while start < rows.num_rows:
         count = _share(rows.num_rows - start, row_bytes, target)
         part = rows.slice(start, count)
-        data = encode_parquet(part, encoding)
+        data = encode_parquet(part, form)
         row_bytes = len(data) / count
         if len(data) < target * ENOUGH_SHARE and start + count < rows.num_rows:
             # Rows are shorter than was thought: now it is known how short.
             count = _share(rows.num_rows - start, row_bytes, target)
             part = rows.slice(start, count)
-            data = encode_parquet(part, encoding)
+            data = encode_parquet(part, form)
             row_bytes = len(data) / count
         yield part, data
         start += count

@@ -2,15 +2,17 @@
 
 Arrow gives every column a dictionary, until it is a mebibyte long: up to 128 Ki keys or moments that are all
 different are written there first, and then their numbers. Here the rows decide. What repeats gets a
-dictionary; other whole numbers and moments are told by what each differs from the one before
-(DELTA_BINARY_PACKED), which is shorter than what a codec makes of them and takes a fraction of its time to
-write and to read; the rest is plain.
+dictionary; whole numbers and moments that are near to each other are told by what each differs from the one
+before (DELTA_BINARY_PACKED), which is shorter than what a codec makes of them and takes a fraction of its
+time to write and to read; the rest is plain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import inf, log2
 from typing import Any
 
 import numpy as np
@@ -42,18 +44,21 @@ DELTA_BLOCK_ROWS = 128
 MOST_DELTA_BITS = 0.75
 """The share of the bits of a value from which on its difference is hardly shorter than what a codec makes of
 the value."""
+SHORTER_THAN_NUMBERS = 0.5
+"""The share of the bits of a number in a dictionary that a difference may need, to be taken in its place."""
 
 
 @dataclass(frozen=True, slots=True)
-class Encoding:
-    """How a table wants its files to be encoded. It travels to the workers of Spark."""
+class FileForm:
+    """In which form a table wants its files. It travels to the workers of Spark."""
 
     codec: str = COMPRESSION
     """As Arrow calls it."""
     deltas: bool = True
+    """Whether whole numbers may be told by differences."""
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> Encoding:
+    def of(cls, properties: Mapping[str, str]) -> FileForm:
         """What the properties of a table ask for."""
         given = properties.get(CODEC, COMPRESSION).lower()
         codec = _OTHER_NAMES.get(given, given)
@@ -62,86 +67,66 @@ class Encoding:
         return cls(codec, DELTAS.is_on(properties))
 
 
-USUAL = Encoding()
+USUAL = FileForm()
 
 
-def encode_parquet(rows: pa.Table, encoding: Encoding = USUAL) -> bytes:
+def encode_parquet(rows: pa.Table, form: FileForm = USUAL) -> bytes:
     """The bytes of a Parquet file; field ids are those in the metadata of the Arrow schema."""
     # Arrow's own buffers, here and for reading: a Python file can be let go by a thread of Arrow's while the
     # process ends, which aborts it.
     out = pa.BufferOutputStream()
-    with _writer(out, rows, encoding, nulls=_columns_with_nulls(rows)) as writer:
+    without_nulls = {field.name for field, column in _columns(rows) if not column.null_count}
+    with _writer(out, rows, form, without_nulls) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
     return bytes(out.getvalue())
 
 
-def parquet_writer(out: Any, first: pa.Table, encoding: Encoding = USUAL) -> pq.ParquetWriter:
+def parquet_writer(out: Any, first: pa.Table, form: FileForm = USUAL) -> pq.ParquetWriter:
     """A writer for rows of which `first` are the first, and tell what the others are like."""
-    return _writer(out, first, encoding, nulls={field.name for field in first.schema if field.nullable})
+    return _writer(out, first, form, {field.name for field in first.schema if not field.nullable})
 
 
-def _writer(out: Any, rows: pa.Table, encoding: Encoding, nulls: set[str]) -> pq.ParquetWriter:
-    """`nulls`: the columns that can have some. They get no differences: Iceberg on Spark before 1.12 fails
-    on a page of them that has nothing but nulls."""
-    repeating = dictionaries(rows)
-    packed = set[str]() if not encoding.deltas else delta_columns(rows) - nulls - set(repeating)
+def _writer(out: Any, rows: pa.Table, form: FileForm, without_nulls: AbstractSet[str]) -> pq.ParquetWriter:
+    # Iceberg on Spark before 1.12 fails on a page of differences that has nothing but nulls.
+    choice = column_forms(rows, without_nulls if form.deltas else frozenset())
     return pq.ParquetWriter(
         out,
         rows.schema,
-        compression=encoding.codec,
-        use_dictionary=repeating,
-        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
+        compression=form.codec,
+        use_dictionary=choice.dictionaries,
+        column_encoding=dict.fromkeys(choice.differences, "DELTA_BINARY_PACKED") or None,
     )
 
 
-def _columns_with_nulls(rows: pa.Table) -> set[str]:
-    return {name for name, column in zip(rows.column_names, rows.columns, strict=True) if column.null_count}
+@dataclass(frozen=True, slots=True)
+class ColumnForms:
+    """The columns that are not written plain, by their paths in the file."""
+
+    dictionaries: list[str]
+    differences: list[str]
 
 
-# --- dictionaries -------------------------------------------------------------------------------------------
+def column_forms(rows: pa.Table, may_differ: AbstractSet[str] = frozenset()) -> ColumnForms:
+    """How columns should be written, told from a sample. Differences only of the columns in `may_differ`."""
+    choice = ColumnForms([], [])
+    for field, column in _columns(rows):
+        if pa.types.is_nested(field.type):
+            choice.dictionaries.extend(_leaves(field.name, field.type))
+            continue
+        repetition = _repetition(column)
+        number_bits = repetition.number_bits if repetition.pays else inf
+        if field.name in may_differ and _is_whole_number(field.type):
+            longest = min(MOST_DELTA_BITS * field.type.bit_width, SHORTER_THAN_NUMBERS * number_bits)
+            if _difference_bits(column) <= longest:
+                choice.differences.append(field.name)
+                continue
+        if repetition.pays:
+            choice.dictionaries.append(field.name)
+    return choice
 
 
-def dictionaries(rows: pa.Table) -> list[str]:
-    """The columns, by their paths in the file, whose values repeat within a row group."""
-    return [
-        path
-        for number, field in enumerate(rows.schema)
-        if pa.types.is_nested(field.type) or _repeats(rows.column(number))
-        for path in _leaves(field.name, field.type)
-    ]
-
-
-def _repeats(column: pa.ChunkedArray) -> bool:
-    if isinstance(column.type, pa.BaseExtensionType):  # a UUID
-        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
-    sample = _sampled(column, SAMPLED_ROWS)
-    try:
-        distinct = _distinct(sample)
-        if distinct <= MOST_DISTINCT * len(sample):
-            return True
-        if len(sample) == len(column) or distinct > HARDLY_REPEATING * len(sample):
-            return False
-        # Values that seldom meet themselves in a sample may do so in a row group.
-        group = _sampled(column, ROW_GROUP_ROWS)
-        distinct = _distinct(group)
-    except pa.ArrowNotImplementedError:  # a type whose values Arrow does not compare
-        return True
-    short = distinct * group.nbytes / len(group) <= DICTIONARY_BYTES
-    return short and distinct <= MOST_DISTINCT * len(group)
-
-
-def _distinct(column: pa.ChunkedArray) -> int:
-    return int(pc.count_distinct(column, mode="all").as_py())
-
-
-def _sampled(column: pa.ChunkedArray, rows: int) -> pa.ChunkedArray:
-    """So many of the values, in runs from all over: the first ones may be unlike the rest."""
-    if len(column) <= rows:
-        return column
-    length = rows // SAMPLES
-    step = (len(column) - length) // (SAMPLES - 1)
-    runs = [column.slice(number * step, length) for number in range(SAMPLES)]
-    return pa.chunked_array([chunk for run in runs for chunk in run.chunks], column.type)
+def _columns(rows: pa.Table) -> Iterator[tuple[pa.Field, pa.ChunkedArray]]:
+    return zip(rows.schema, rows.columns, strict=True)
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
@@ -158,36 +143,74 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
         yield path
 
 
+def _sampled(column: pa.ChunkedArray, rows: int) -> pa.ChunkedArray:
+    """So many of the values, in runs from all over: the first ones may be unlike the rest."""
+    if len(column) <= rows:
+        return column
+    length = rows // SAMPLES
+    step = (len(column) - length) // (SAMPLES - 1)
+    runs = [column.slice(number * step, length) for number in range(SAMPLES)]
+    return pa.chunked_array([chunk for run in runs for chunk in run.chunks], column.type)
+
+
+# --- dictionaries -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Repetition:
+    """How many of some values are different, and what a dictionary of them takes."""
+
+    values: int
+    distinct: int
+    value_bytes: float
+
+    @property
+    def pays(self) -> bool:
+        return self.distinct <= MOST_DISTINCT * self.values
+
+    @property
+    def number_bits(self) -> float:
+        """What a value takes as its number in the dictionary, with its part of the dictionary."""
+        in_dictionary = 8 * self.value_bytes * self.distinct / max(1, self.values)
+        return log2(max(1, self.distinct)) + in_dictionary
+
+
+def _repetition(column: pa.ChunkedArray) -> _Repetition:
+    if isinstance(column.type, pa.BaseExtensionType):  # a UUID
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    try:
+        found = _counted(_sampled(column, SAMPLED_ROWS))
+        is_whole = found.values == len(column)
+        if is_whole or found.pays or found.distinct > HARDLY_REPEATING * found.values:
+            return found
+        # Values that seldom meet themselves in a sample may do so in a row group.
+        in_a_group = _counted(_sampled(column, ROW_GROUP_ROWS))
+    except pa.ArrowNotImplementedError:  # a type whose values Arrow does not compare: as Arrow would have it
+        return _Repetition(len(column), 0, 0)
+    is_given_up = in_a_group.distinct * in_a_group.value_bytes > DICTIONARY_BYTES
+    return found if is_given_up else in_a_group
+
+
+def _counted(values: pa.ChunkedArray) -> _Repetition:
+    distinct = int(pc.count_distinct(values, mode="all").as_py())
+    return _Repetition(len(values), distinct, values.nbytes / max(1, len(values)))
+
+
 # --- differences --------------------------------------------------------------------------------------------
 
 
-def delta_columns(rows: pa.Table) -> set[str]:
-    """The columns of whole numbers and moments whose differences are short."""
-    return {
-        field.name
-        for number, field in enumerate(rows.schema)
-        if _is_whole_number(field.type) and _has_short_differences(rows.column(number))
-    }
-
-
 def _is_whole_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_date32(kind)
-        or pa.types.is_timestamp(kind)
-        or pa.types.is_time64(kind)
-    )
+    of_time = pa.types.is_date32(kind) or pa.types.is_time64(kind) or pa.types.is_timestamp(kind)
+    return bool(of_time or pa.types.is_signed_integer(kind))
 
 
-def _has_short_differences(column: pa.ChunkedArray) -> bool:
-    bits = column.type.bit_width
-    sample = _sampled(column.drop_null(), SAMPLED_ROWS)
-    numbers = sample.cast(pa.int64() if bits == 64 else pa.int32()).to_numpy()
+def _difference_bits(column: pa.ChunkedArray) -> float:
+    """How many bits the differences of values, none of which is null, take on average; too many if few."""
+    sample = _sampled(column, SAMPLED_ROWS)
     # As Arrow computes them: what overflows comes round again.
-    differences = np.diff(numbers)
+    differences = np.diff(sample.cast(pa.int64() if column.type.bit_width == 64 else pa.int32()).to_numpy())
     whole = len(differences) // DELTA_BLOCK_ROWS * DELTA_BLOCK_ROWS
     if not whole:
-        return False
+        return inf
     blocks = differences[:whole].reshape(-1, DELTA_BLOCK_ROWS).astype(np.float64)
-    ranges = blocks.max(axis=1) - blocks.min(axis=1)
-    return bool(np.log2(ranges + 1).mean() <= MOST_DELTA_BITS * bits)
+    return float(np.log2(blocks.max(axis=1) - blocks.min(axis=1) + 1).mean())

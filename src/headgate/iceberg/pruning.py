@@ -194,6 +194,9 @@ class _ColumnAtom:
         return number is None or not number.excludes(range_of_column(number.column))
 
 
+_NEVER = Always(False)
+
+
 class _SpecPruning:
     """A predicate on the partitions of one spec."""
 
@@ -202,7 +205,6 @@ class _SpecPruning:
         self._spec = spec
         self._atoms: dict[Atom, _PartitionAtom] = {}
         self._residuals: dict[Partition, Bound] = {}
-        self._possible: dict[Partition, bool] = {}
 
     def manifest_could_match(self, manifest: Manifest) -> bool:
         if not manifest.partitions:
@@ -212,10 +214,7 @@ class _SpecPruning:
 
     def could_match(self, partition: Partition) -> bool:
         """False only if no row of the partition matches. Asked for every block of every manifest."""
-        known = self._possible.get(partition)
-        if known is None:
-            known = self._possible[partition] = self.residual(partition) != Always(False)
-        return known
+        return self.residual(partition) != _NEVER
 
     def residual(self, partition: Partition) -> Bound:
         """What is left to be asked of rows, once the partition is known."""

@@ -23,7 +23,7 @@ from headgate.iceberg.arrow import (
 )
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.directories import new_file
-from headgate.iceberg.encoding import ROW_GROUP_ROWS, Encoding, parquet_writer
+from headgate.iceberg.encoding import ROW_GROUP_ROWS, FileForm, parquet_writer
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.sorting import in_order
 from headgate.iceberg.target import Target
@@ -136,6 +136,6 @@ class _OpenFile:
     def _encode(self) -> None:
         rows = in_order(pa.concat_tables(self._waiting), self._metadata.schema, self._metadata.sort_order)
         if self._writer is None:
-            self._writer = parquet_writer(self._out, rows, Encoding.of(self._metadata.properties))
+            self._writer = parquet_writer(self._out, rows, FileForm.of(self._metadata.properties))
         self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         self._waiting, self._waiting_bytes = [], 0

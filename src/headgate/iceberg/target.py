@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.commit.driver import Driver
-from headgate.commit.outbox import Outbox
 from headgate.iceberg.directories import Role, new_directory
 from headgate.iceberg.loader import TableLoader
 from headgate.iceberg.metadata import TableMetadata
@@ -17,8 +16,7 @@ from headgate.model.window import Window
 class Target:
     """The table that rows are written to, inside of one transaction.
 
-    `role` says what the rows are; `window`, of compacted rows, which versions they are of. With an `outbox`,
-    short files wait there for the commit.
+    `role` says what the rows are; `window`, of compacted rows, which versions they are of.
     """
 
     driver: Driver
@@ -28,7 +26,6 @@ class Target:
     table: str
     role: Role = Role.NEW
     window: Window | None = None
-    outbox: Outbox | None = None
 
     def new_directory(self) -> str:
         """The URI of a directory that one write has to itself."""

@@ -17,7 +17,7 @@ from headgate.model.json_object import Json, JsonObject, encode, timestamp
 from headgate.model.named_object import ObjectCommit
 from headgate.model.plan import PendingPlan
 from headgate.model.retention import Retention
-from headgate.model.table import PathChange, TableCommit
+from headgate.model.table import PathChange, TableCommit, path_changes
 from headgate.release import __version__
 
 RECORD_FORMAT = 1
@@ -267,7 +267,7 @@ class Record:
             tags=TagChange() if tags is None else TagChange.from_json(tags),
             tables=tuple(TableCommit.from_json(table) for table in source.objects("tables")),
             objects=tuple(ObjectCommit.from_json(change) for change in source.objects("objects")),
-            paths=PathChange.by_path(source, "paths"),
+            paths=path_changes(source, "paths"),
             plan=None if plan is None else PendingPlan.from_json(plan, txid, version),
             completes=tuple(_txid(source, text) for text in source.texts("completes")),
             cancels=tuple(_txid(source, text) for text in source.texts("cancels")),

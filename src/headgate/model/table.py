@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from headgate.errors import CorruptLakeError, InvalidInputError
 from headgate.model.footprint import FileFootprint
@@ -217,32 +217,30 @@ class PathChange:
         told = (name for name in _COUNTS if source.fields.get(name) is not None)
         return cls(**{name: source.number(name) for name in told})
 
-    @classmethod
-    def by_path(cls, source: JsonObject, name: str) -> dict[str, PathChange]:
-        """The changes of all paths; an absent field is none.
 
-        A commit to many partitions has as many, and opening a lake reads several such commits: counts that
-        are as they should be are looked at once, all others by `from_json`, which says what is wrong.
-        """
-        if name not in source.fields:
-            return {}
-        paths = source.object(name)
-        return {
-            path: cls(**told) if _are_counts(told) else cls.from_json(paths.object(path))
-            for path, told in paths.fields.items()
-        }
+def path_changes(source: JsonObject, name: str) -> dict[str, PathChange]:
+    """What a commit did at each of its paths; an absent field is none.
+
+    A commit to many partitions has as many, and opening a lake reads several such commits: counts that are
+    as they should be are looked at once, all others by `from_json`, which says what is wrong.
+    """
+    if name not in source.fields:
+        return {}
+    paths = source.object(name)
+    return {
+        path: PathChange(**told) if _are_counts(told) else PathChange.from_json(paths.object(path))
+        for path, told in paths.fields.items()
+    }
 
 
 def _are_counts(told: Json) -> TypeGuard[dict[str, int]]:
-    if (
-        type(told) is not dict
-        or not told.keys() <= _COUNTS
-        or not _WHOLE.issuperset(map(type, told.values()))
-    ):
+    if type(told) is not dict or not told.keys() <= _COUNTS:
         return False
-    return not told or (min(told.values()) >= 0 and max(told.values()) <= MAX_NUMBER)  # type: ignore[type-var, operator]
+    counts: Any = told.values()
+    whole = _WHOLE.issuperset(map(type, counts))
+    return whole and min(counts, default=0) >= 0 and max(counts, default=0) <= MAX_NUMBER
 
 
-_COUNTS = frozenset(count.name for count in fields(PathChange))
+_COUNTS = dict.fromkeys(count.name for count in fields(PathChange)).keys()
 _WHOLE = frozenset({int})
 NOTHING_CHANGED = PathChange()

@@ -20,7 +20,7 @@ from headgate.host import SYSTEM
 from headgate.iceberg.arrow import data_file, fitted, partitioned, require_partition
 from headgate.iceberg.data_file import DataFile, Partition
 from headgate.iceberg.directories import new_file
-from headgate.iceberg.encoding import Encoding, parquet_writer
+from headgate.iceberg.encoding import FileForm, parquet_writer
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.target import Target
 from headgate.spark.handing import handed_over, to_be_handed_over
@@ -43,7 +43,7 @@ class FileWriting:
     metadata: TableMetadata
     directory: str
     table: str
-    encoding: Encoding
+    form: FileForm
     target_file_bytes: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -68,7 +68,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
         metadata,
         target.new_directory(),
         target.table,
-        Encoding.of(metadata.properties),
+        FileForm.of(metadata.properties),
         layout.target_file_bytes,
     )
     reports = to_be_handed_over(rows).mapInArrow(_named(writing), REPORT).collect()
@@ -125,7 +125,7 @@ class _Files:
     def _write_group(self, file: _Open) -> None:
         rows = pa.concat_tables(file.waiting)
         if file.writer is None:
-            file.writer = parquet_writer(file.out, rows, self._writing.encoding)
+            file.writer = parquet_writer(file.out, rows, self._writing.form)
         file.writer.write_table(rows)
         file.waiting, file.waiting_bytes = [], 0
 

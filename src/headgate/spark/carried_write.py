@@ -21,7 +21,7 @@ from headgate.commit.driver import Driver
 from headgate.errors import InternalError
 from headgate.iceberg.arrow import fitted, partitioned
 from headgate.iceberg.data_file import DataFile, Partition
-from headgate.iceberg.encoding import Encoding, encode_parquet
+from headgate.iceberg.encoding import FileForm, encode_parquet
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.target import Target
 from headgate.spark.handing import handed_over, to_be_handed_over
@@ -47,7 +47,7 @@ class FileEncoding:
 
     metadata: TableMetadata
     table: str
-    encoding: Encoding
+    form: FileForm
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The files of a task, each without its ending."""
@@ -67,7 +67,7 @@ class FileEncoding:
             yield self._file(parts)
 
     def _file(self, parts: list[pa.Table]) -> pa.RecordBatch:
-        data = encode_parquet(pa.concat_tables(parts), self.encoding).removesuffix(ENDING.encode())
+        data = encode_parquet(pa.concat_tables(parts), self.form).removesuffix(ENDING.encode())
         return pa.RecordBatch.from_pydict({"file": pa.array([data], pa.binary())})
 
 
@@ -76,7 +76,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     driver, metadata = target.driver, target.metadata
     directories = directory_columns(metadata.schema, metadata.spec)
     rows = layout.distributed(df.withColumns(directories), tuple(directories)).drop(*directories)
-    encoding = FileEncoding(metadata, target.table, Encoding.of(metadata.properties))
+    encoding = FileEncoding(metadata, target.table, FileForm.of(metadata.properties))
     files = to_be_handed_over(rows).mapInArrow(_named(encoding), "file binary")
     attempt = target.loader.key(target.new_directory())
     # The cast takes the bytes as they are, whether they are a text or not.

@@ -28,7 +28,7 @@ from headgate.host import SYSTEM
 from headgate.iceberg.arrow import data_file, fitted
 from headgate.iceberg.data_file import DataFile
 from headgate.iceberg.directories import new_file
-from headgate.iceberg.encoding import CODEC, COMPRESSION, Encoding, parquet_writer
+from headgate.iceberg.encoding import CODEC, COMPRESSION, FileForm, parquet_writer
 from headgate.iceberg.footers import described_in
 from headgate.iceberg.metadata import TableMetadata
 from headgate.iceberg.origins import ORIGIN_FILE, ORIGIN_FILE_ID, ORIGIN_POSITION, ORIGIN_POSITION_ID
@@ -117,7 +117,7 @@ def _carried(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile]]:
     attempt = target.loader.key(target.new_directory())
     longest = min(to.target_file_bytes, FILE_ROWS_BYTES)
     encoding = MovedEncoding(
-        to.schema, target.table, to.origins, Encoding.of(target.metadata.properties), longest
+        to.schema, target.table, to.origins, FileForm.of(target.metadata.properties), longest
     )
     files = to_be_handed_over(rows).mapInArrow(_named(encoding), f"file binary, {GROUP} int")
     texts = files.select(sf.col("file").cast("string"), GROUP)
@@ -155,7 +155,7 @@ def _through_arrow(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile
     target = to.target
     writing = MovedWriting(
         MovedEncoding(
-            to.schema, target.table, to.origins, Encoding.of(target.metadata.properties), to.target_file_bytes
+            to.schema, target.table, to.origins, FileForm.of(target.metadata.properties), to.target_file_bytes
         ),
         target.driver.store,
         target.metadata,
@@ -188,7 +188,7 @@ class MovedEncoding:
     schema: Schema
     table: str
     origins: tuple[str, ...]
-    encoding: Encoding
+    form: FileForm
     target_file_bytes: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -207,7 +207,7 @@ class MovedEncoding:
                 yield growing[0], growing[1].encoded()
                 growing = None
             if growing is None:
-                growing = group, _Growing(self.encoding)
+                growing = group, _Growing(self.form)
             growing[1].add(rows)
         if growing is not None:
             yield growing[0], growing[1].encoded()
@@ -257,7 +257,7 @@ class MovedWriting:
 class _Growing:
     """A Parquet file in memory, as long as rows are added to it."""
 
-    encoding: Encoding
+    form: FileForm
     out: pa.BufferOutputStream = field(default_factory=pa.BufferOutputStream)
     writer: Any = None
     waiting: list[pa.Table] = field(default_factory=list)
@@ -283,7 +283,7 @@ class _Growing:
     def _encode(self) -> None:
         rows = pa.concat_tables(self.waiting)
         if self.writer is None:
-            self.writer = parquet_writer(self.out, rows, self.encoding)
+            self.writer = parquet_writer(self.out, rows, self.form)
         self.writer.write_table(rows)
         self.waiting, self.waiting_bytes = [], 0
 

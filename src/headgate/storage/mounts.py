@@ -31,4 +31,4 @@ def is_on_this_machine(path: Path, mounts: str = MOUNTS) -> bool:
 
 def _unescaped(name: str) -> str:
     """A space in a name is written as an octal number."""
-    return name if "\\" not in name else re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), name)
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), name)
