@@ -110,7 +110,7 @@ def test_small_files_become_one_for_each_window(
 
 
 def test_files_are_in_the_order_of_the_table_and_of_its_target_size() -> None:
-    lake = made(sort_by=["id desc"], properties={"write.target-file-size-bytes": "8000"})
+    lake = made(sort_by=["id desc"], properties={"write.target-file-size-bytes": "6000"})
     table = lake.table(NAME)
     for number in range(19):
         ids = [(number * 7919 + step * 104729) % 1_000_003 for step in range(1200)]
@@ -121,7 +121,7 @@ def test_files_are_in_the_order_of_the_table_and_of_its_target_size() -> None:
     assert content(lake) == before
     sizes = [file.size_bytes for file in files]
     assert report.files_out == len(files) > 3
-    assert min(sizes) > 8_000 * 0.6 and max(sizes) < 8_000 * 1.5
+    assert min(sizes) > 6_000 * 0.6 and max(sizes) < 6_000 * 1.5
     for file in files:
         stored = pq.read_table(pa.BufferReader(lake._driver.get(lake._table_loader().key(file.path)) or b""))
         ids = stored.column("id").to_pylist()
