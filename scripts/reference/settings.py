@@ -39,8 +39,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "[compaction](../compaction.md)",
         "compaction.delete_share": "beyond which share of deleted rows files are written anew",
         DELTAS.name: "whether files that are written through Arrow may tell whole numbers and moments by "
-        "differences (DELTA_BINARY_PACKED), which are shorter and faster to read; `false` for readers that do "
-        "not know them, such as Iceberg on Spark before 1.10",
+        "differences (DELTA_BINARY_PACKED), which are shorter and faster to read; `false` for readers that "
+        "do not know them, such as Iceberg on Spark before 1.10",
         TARGET_SIZE: "how large data files should become; smaller ones are compacted",
     }
 )
