@@ -1,7 +1,7 @@
-"""What the forms of a Parquet column cost: `python -m benchmarks.encodings` prints the table of design 0018.
+"""Measures the cost of Parquet encodings: `python -m benchmarks.encodings` prints the table of design 0018.
 
-A measurement of Arrow alone, on one thread and in memory: no system is compared, so it is no section of the
-page.
+It measures only Arrow, on one thread and in memory. It does not compare systems, so the benchmark page has no
+section for it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headgate.iceberg.encoding import COMPRESSION, ROW_GROUP_ROWS
+from headgate.iceberg.format.encoding import COMPRESSION, ROW_GROUP_ROWS
 
 VALUES = 2_500_000
 READS = 5
@@ -29,14 +29,14 @@ FORMS: Mapping[str, Mapping[str, object]] = {
 
 
 def columns() -> Iterator[tuple[str, npt.NDArray[np.int64] | npt.NDArray[np.int32]]]:
-    """Values as tables have them, by what they are called."""
+    """Typical values of tables, by name."""
     chance = np.random.default_rng(0)
     keys = np.arange(VALUES, dtype=np.int64)
     moments = 1_760_000_000_000_000 + keys * 259_200
     yield "keys in order, 64 bits", keys
-    yield "moments in order", moments
-    yield "moments in order, each up to a second off", moments + chance.integers(0, 1_000_000, VALUES)
-    yield "moments of a day in any order", chance.integers(0, DAY_US, VALUES)
+    yield "timestamps in order", moments
+    yield "timestamps in order, each up to a second off", moments + chance.integers(0, 1_000_000, VALUES)
+    yield "timestamps of a day in any order", chance.integers(0, DAY_US, VALUES)
     for bits in (20, 48, 62):
         yield f"numbers up to 2^{bits} in any order, 64 bits", chance.integers(0, 2**bits, VALUES)
     yield "numbers up to 2^31 in any order, 32 bits", chance.integers(0, 2**31, VALUES).astype(np.int32)
@@ -49,7 +49,7 @@ def written(rows: pa.Table, form: Mapping[str, object]) -> pa.Buffer:
 
 
 def read_seconds(data: pa.Buffer) -> float:
-    """The shortest of a few reads, row group by row group."""
+    """The shortest of several reads, row group by row group."""
 
     def once() -> float:
         started = time.perf_counter()

@@ -1,10 +1,10 @@
-"""The benchmarks: all of them, or some by name.
+"""Runs the benchmarks: all of them, or some by name.
 
-    make bench                                              all, small sizes, in minutes
-    make bench-full                                         all, as the page promises
-    .venv/bin/python -m benchmarks.run commit-latency       one of them
+        make bench                                              all, small sizes, in minutes
+        make bench-full                                         all, the sizes of the page, in hours
+        .venv/bin/python -m benchmarks.run commit-latency       one of them
 
-A section that is finished is kept at once, and the page is made anew.
+Results of a section are saved as soon as it is finished, and the page is rendered again.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from benchmarks.workloads import (
     beside,
     commit_latency,
     compaction,
+    far_storage,
     limit,
     merges,
     opening,
@@ -43,6 +44,7 @@ from benchmarks.workloads.section import Section
 
 SECTIONS: Sequence[Section] = (
     commit_latency.SECTION,
+    far_storage.SECTION,
     appenders.SECTION,
     limit.SECTION,
     scans.SECTION,
@@ -59,14 +61,14 @@ SECTIONS: Sequence[Section] = (
 
 
 def parts(directory: Path) -> list[Part]:
-    """What the page shows: every section that was kept, in the order of this file."""
+    """The contents of the page: every saved section, in the order of this file."""
     known = saved(directory)
     return [section.part(known[section.name]) for section in SECTIONS if section.name in known]
 
 
 def measured(section: Section, size: Size, command: str, given: argparse.Namespace) -> Part:
-    """Measures a section, keeps it, and makes the page."""
-    # Not on a temporary file system in memory: there would be nothing to sync.
+    """Measures a section, saves its results, and renders the page."""
+    # Not on a temporary file system in memory, where there is nothing to sync.
     CACHE.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f"{section.name}-", dir=CACHE))
     started = time.monotonic()
@@ -85,7 +87,7 @@ def measured(section: Section, size: Size, command: str, given: argparse.Namespa
 
 
 def shown(part: Part) -> None:
-    """The tables on the terminal."""
+    """Prints the tables to the terminal."""
     from rich.console import Console
     from rich.table import Table
 
@@ -103,26 +105,24 @@ def shown(part: Part) -> None:
 
 
 def show_profile(system: str) -> None:
-    """The functions in which a system was found most often, in all its threads."""
+    """Prints the functions that were seen most often in a system, over all its threads."""
     print((CACHE / f"{slug(system)}.profile").read_text())
 
 
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("sections", nargs="*", help="their names; all if none is given")
+    parser.add_argument("sections", nargs="*", help="the names of sections; default: all")
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--full", action="store_true", help="the sizes of the page, which take hours")
-    sizes.add_argument("--tiny", action="store_true", help="to see that it runs")
+    sizes.add_argument("--tiny", action="store_true", help="tiny sizes, to check that it runs")
     parser.add_argument("--no-spark", action="store_true", help="leave out the systems on Spark")
     parser.add_argument(
-        "--only", action="append", help="only this system, more than once for several; keeps nothing"
+        "--only", action="append", help="only this system (repeat it for several); saves no results"
     )
-    parser.add_argument(
-        "--profile", help="this system under a profiler, whose findings are shown; keeps nothing"
-    )
-    parser.add_argument("--list", action="store_true", help="the names of all sections")
-    parser.add_argument("--render", action="store_true", help="only make the page, from what was kept")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where results are kept")
+    parser.add_argument("--profile", help="profile this system and print the profile; saves no results")
+    parser.add_argument("--list", action="store_true", help="list all sections")
+    parser.add_argument("--render", action="store_true", help="only render the page, from saved results")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="the directory of the results")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page to write")
     return parser
 
@@ -136,14 +136,14 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     unknown = sorted(set(given.sections) - set(names))
     if unknown:
-        parser.error(f"there is no section {', '.join(unknown)}; there are {', '.join(names)}")
+        parser.error(f"unknown section {', '.join(unknown)}; choose from {', '.join(names)}")
     if given.render:
         known = parts(given.results)
         if not known:
             parser.error(f"there are no results in {given.results}; measure a section first")
         publish(known, given.page)
         return 0
-    # So that whoever ends us by a signal ends the systems with us.
+    # So that a signal that ends this process ends the systems, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     size = Size.FULL if given.full else Size.TINY if given.tiny else Size.SHORT
     wanted = [section for section in SECTIONS if not given.sections or section.name in given.sections]
@@ -154,11 +154,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _attempted(section: Section, size: Size, given: argparse.Namespace) -> bool:
-    """One section that fails does not cost the others."""
+    """Measures a section; a failure does not affect the others."""
     command = {Size.FULL: "make bench-full", Size.SHORT: "make bench", Size.TINY: "--tiny"}[size]
     try:
         part = measured(section, size, command, given)
-    except Exception as error:  # noqa: BLE001 - told, and counted in the exit code
+    except Exception as error:  # noqa: BLE001 - reported, and counted in the exit code
         print(f"{section.name}: {type(error).__name__}: {error}", file=sys.stderr)
         return False
     shown(part)

@@ -1,6 +1,6 @@
-"""Changes of a database, applied as they come: inserts, updates and deletes by key, the newest of each key.
+"""Applies database changes as they arrive: inserts, updates and deletes by key, newest change per key.
 
-Run it with `.venv/bin/python examples/cdc_upserts.py`; it works in a temporary directory and needs Java.
+Run it with `.venv/bin/python examples/cdc_upserts.py`. It works in a temporary directory and needs Java.
 """
 
 import tempfile
@@ -16,13 +16,13 @@ COLUMNS = "op STRING, position BIGINT, id BIGINT, name STRING, city STRING"
 
 
 def newest(changes: DataFrame) -> DataFrame:
-    """The last change of each key: a merge takes one row of the source for each row of the table."""
+    """The last change of each key: a merge accepts only one source row for each row of the table."""
     last = sf.row_number().over(Window.partitionBy("id").orderBy(sf.col("position").desc()))
     return changes.withColumn("last", last).where("last = 1").drop("last")
 
 
 def apply(lake: hg.Lake, batch: int, changes: DataFrame) -> hg.CommitResult:
-    """One batch of changes, one version, once."""
+    """Commits one batch of changes as one version, exactly once."""
     with lake.transaction(["cdc"], app=("cdc", batch)) as tx:
         counts = (
             tx.table("shop.customers")
@@ -50,10 +50,10 @@ with tempfile.TemporaryDirectory() as directory:
     apply(lake, 2, spark.createDataFrame(
         [
             ("u", 4, 1, "Ann", "Bergen"),
-            ("u", 5, 1, "Ann", "Paris"),  # twice in one batch: only the last one counts
+            ("u", 5, 1, "Ann", "Paris"),  # twice in one batch: only the last change counts
             ("d", 6, 2, None, None),
             ("c", 7, 4, "Joe", "Rome"),
-            ("d", 8, 9, None, None),  # of a row that never was there
+            ("d", 8, 9, None, None),  # deletes a row that never existed
         ],
         COLUMNS,
     ))  # fmt: skip
@@ -62,6 +62,6 @@ with tempfile.TemporaryDirectory() as directory:
     print("now:", now)
     assert now == {1: "Paris", 3: "Pune", 4: "Rome"}
 
-    # What followed downstream: the changes of the table, exactly, for whoever keeps a copy.
+    # What a downstream copy needs: the exact changes of the table.
     for change in customers.changes(spark, since=loaded).orderBy("id", "_change_type").collect():
         print(f"  version {change._version}: {change._change_type} {change.id} {change.city}")

@@ -1,6 +1,6 @@
-"""A hook of your own: an action that keeps a file with what is fresh, and says what is wrong with rows.
+"""Hooks of your own: one writes the freshness of tables to a file, the other fails if there are bad rows.
 
-Run it with `.venv/bin/python examples/custom_hook.py`; it works in a temporary directory and needs no Java.
+Run it with `.venv/bin/python examples/custom_hook.py`. It works in a temporary directory and needs no Java.
 """
 
 import json
@@ -16,10 +16,10 @@ from headgate.hooks import CommitEvent, Hook, When
 
 @dataclass(frozen=True)
 class Freshness:
-    """Keeps, for each table, the version that changed it last, in a file that a dashboard reads.
+    """Keeps the last version that changed each table in a file that a dashboard reads.
 
-    Runs at least once for each commit, perhaps again and perhaps late: so it writes what the event says,
-    never less than what is there, and can be repeated.
+    It runs at least once for each commit, but it can run again, or late. So it must be repeatable: it stores
+    the version from the event, and never replaces a newer version by an older one.
     """
 
     file: Path
@@ -39,7 +39,7 @@ class Freshness:
 
 @dataclass(frozen=True)
 class NoNegativeAmounts:
-    """Fails if a commit brought rows that should not be. The commit stands; the failure is told and kept."""
+    """Fails if a commit added rows that must not exist. The commit stands; the failure is reported."""
 
     def run(self, event: CommitEvent) -> None:
         view = hg.Lake.open(event.place).at(version=event.version)
@@ -72,7 +72,7 @@ with tempfile.TemporaryDirectory() as directory:
     print("failures:", told)
     assert "1 orders with a negative amount at version 3" in told[0]
 
-    # Whoever looks after the lake mends the rows, and runs what failed again.
+    # Somebody corrects the rows. The failed hook run stays open until it is retried.
     orders.delete("amount < 0")
     print("open:", [(hook.version, hook.run.name) for hook in lake.open_hooks()])
     print("fresh:", json.loads(fresh.read_text()))

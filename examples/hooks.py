@@ -1,6 +1,6 @@
-"""Hooks: actions that follow a commit, one that fails at first, and what is left for later.
+"""Hooks: actions that run after a commit. One fails at first, so its run stays open for later.
 
-Run it with `.venv/bin/python examples/hooks.py`; it works in a temporary directory.
+Run it with `.venv/bin/python examples/hooks.py`. It works in a temporary directory.
 """
 
 import json
@@ -16,25 +16,25 @@ with tempfile.TemporaryDirectory() as directory:
     place, audit, ready = (Path(directory) / name for name in ("lake", "audit.jsonl", "ready"))
 
     def look(event: CommitEvent) -> None:
-        """The version is there before any hook runs."""
+        """The version is committed before any hook runs."""
         print(f"  hook: version {event.version} has", *hg.Lake.open(place).tables())
 
     hooks = [
         Hook("audit", Audit(audit), when=When(tables=["sales.*"])),
         Hook("look", Python(look), when=When(kinds=["append"])),
-        # A program that fails until the file is there; a real one would copy, publish, or start something.
+        # A program that fails until the file exists; a real one would copy, publish, or start something.
         Hook("check", Command(["test", "-e", str(ready)]), retry=hg.RetryPolicy(attempts=1)),
-        Hook("tell", Python(lambda event: print("  hook: told of", event.id[-2:])), after=["check"]),
+        Hook("tell", Python(lambda event: print("  hook: notified of", event.id[-2:])), after=["check"]),
     ]
     lake = hg.Lake.init(place, hooks=hooks)
     orders = lake.create_table("sales.orders", "id BIGINT, amount DOUBLE")
     orders.append(pa.table({"id": [1, 2], "amount": [9.5, 1.25]}))
 
-    # The commits stand. What is not done is kept, with the reason.
+    # The commits stand. Hook runs that are not done are stored with the reason.
     for hook in lake.open_hooks():
         print(f"open: version {hook.version}, {hook.run.name}: {hook.run.state.value}, {hook.run.error}")
 
-    # The cause is mended: what has failed is tried again, and what waited for it runs.
+    # The cause is fixed: retry the failed run; then the hook that waits for it runs, too.
     ready.touch()
     ran = lake.run_hooks(retry=True)
     print("done:", ", ".join(ran.done), "- open:", len(ran.open))

@@ -1,6 +1,6 @@
-"""A nightly pipeline: orders and their totals change together, and a night that is run twice is done once.
+"""A nightly pipeline: orders and totals change in one version, and a repeated night is committed once.
 
-Run it with `.venv/bin/python examples/nightly.py`; it works in a temporary directory and needs Java.
+Run it with `.venv/bin/python examples/nightly.py`. It works in a temporary directory and needs Java.
 """
 
 import tempfile
@@ -17,7 +17,7 @@ FIRST_NIGHT = date(2026, 11, 14)
 
 
 def sold_on(day: date) -> DataFrame:
-    """What the shop sold on a day; a real pipeline reads files or a database here."""
+    """The sales of one day; a real pipeline reads files or a database here."""
     return spark.range(200).select(
         (sf.col("id") + day.toordinal() * 1000).alias("id"),
         sf.lit(day).alias("day"),
@@ -27,12 +27,12 @@ def sold_on(day: date) -> DataFrame:
 
 
 def run_night(lake: hg.Lake, day: date) -> hg.CommitResult:
-    """Loads a day, and brings the totals up to date, in one version. Safe to run again at any time."""
+    """Loads one day and updates the totals, in one version. Safe to run again at any time."""
     number = (day - FIRST_NIGHT).days + 1
     with lake.transaction(["nightly", str(day)], app=("nightly", number)) as tx:
         orders, totals = tx.table("sales.orders"), tx.table("sales.totals")
         orders.overwrite(sold_on(day), where=f"day = '{day}'")
-        # The transaction sees its own rows.
+        # Reads inside the transaction see the rows that it has written.
         summed = orders.read(spark).groupBy("customer").agg(sf.sum("amount").alias("amount"))
         totals.overwrite(summed)
     return tx.result
@@ -48,12 +48,12 @@ with tempfile.TemporaryDirectory() as directory:
         done = run_night(lake, FIRST_NIGHT + timedelta(days=night))
         print(f"night {night + 1}: version {done.version}")
 
-    # The scheduler was not told of the success, and runs the last night again.
+    # The scheduler did not receive the success, so it runs the last night again.
     again = run_night(lake, FIRST_NIGHT + timedelta(days=2))
     print("run again:", "was committed before" if again.already_committed else "doubled!")
     assert again.already_committed
 
-    # At every version the totals are those of the orders.
+    # At every version, the totals match the orders.
     for version in range(2, lake.version + 1):
         view = lake.at(version=version)
         sums = [
@@ -63,5 +63,5 @@ with tempfile.TemporaryDirectory() as directory:
         print(f"version {version}: orders {sums[0]}, totals {sums[1]}")
         assert sums[0] == sums[1]
 
-    # A correction of one day: the others are not even read.
+    # A correction of one day would not even read the files of other days.
     print(lake.table("sales.orders").plan("day = '2026-11-15'").describe())

@@ -1,6 +1,6 @@
-"""A small pipeline: a Spark batch, a late correction, a new column, and a look back.
+"""A small pipeline: a Spark batch, a correction, a new column, and a query of an earlier version.
 
-Run it with `.venv/bin/python examples/spark_pipeline.py`; it works in a temporary directory and needs Java.
+Run it with `.venv/bin/python examples/spark_pipeline.py`. It works in a temporary directory and needs Java.
 """
 
 import tempfile
@@ -22,7 +22,7 @@ with tempfile.TemporaryDirectory() as directory:
         (sf.col("id") % 500 / 4).alias("amount"),
     )
 
-    # Orders and what is derived from them appear together, or not at all.
+    # Orders and their totals become visible together, or not at all.
     with lake.transaction(["load"], app=("loader", 1)) as tx:
         made = tx.create_table("sales.orders", raw.schema, partition_by=["day(ts)"], sort_by=["customer"])
         made.append(raw)
@@ -31,14 +31,14 @@ with tempfile.TemporaryDirectory() as directory:
     print("loaded as version", tx.result.version)
     lake.tag("first-load")
 
-    # One day was wrong. Exactly its rows are replaced; other days are not even read.
+    # One day was wrong. Replace exactly its rows; the files of other days are not even read.
     orders = lake.table("sales.orders")
     day = "day(ts) = '2025-11-16'"
     corrected = orders.read(spark, where=day).withColumn("amount", sf.col("amount") * 2)
     print("corrected as version", orders.overwrite(corrected, where=day).version)
     print(orders.plan(day).describe())
 
-    # A new column: older rows have no value for it.
+    # A new column is null in existing rows.
     orders.add_column("channel", "STRING", doc="where the order came from")
     orders.append(raw.where("id < 5").withColumn("channel", sf.lit("web")))
 

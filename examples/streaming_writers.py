@@ -1,6 +1,7 @@
-"""Two streams write to one table at once, each batch exactly once, also when a batch is run again.
+"""Two streams write to one table at once. Each batch is committed exactly once, even if it is run again.
 
-Run it with `.venv/bin/python examples/streaming_writers.py`; it works in a temporary directory, with Java.
+Run it with `.venv/bin/python examples/streaming_writers.py`. It works in a temporary directory and needs
+Java.
 """
 
 import json
@@ -18,7 +19,7 @@ FILES, ROWS = 2, 5
 
 
 def receive(inbox: Path, shop: str) -> None:
-    """Files that arrived from a shop."""
+    """Creates files that arrive from a shop."""
     inbox.mkdir(parents=True)
     for number in range(FILES):
         rows = [{"id": number * ROWS + row, "shop": shop, "amount": row / 2} for row in range(ROWS)]
@@ -26,11 +27,11 @@ def receive(inbox: Path, shop: str) -> None:
 
 
 def write_to(place: Path, shop: str) -> Any:
-    """What a stream does with each of its batches."""
+    """Returns the function that a stream calls for each of its batches."""
     lake = hg.Lake.open(place)
 
     def write(batch: DataFrame, number: int) -> None:
-        # The batch of a stream that is restarted comes again with its number, and is not committed again.
+        # A restarted stream repeats a batch with the same number, so it is not committed again.
         with lake.transaction([f"stream {shop}"], app=(f"stream-{shop}", number)) as tx:
             tx.table("sales.orders").append(batch)
         told = "was there already" if tx.result.already_committed else f"version {tx.result.version}"
@@ -58,7 +59,7 @@ with tempfile.TemporaryDirectory() as directory:
     for stream in streams:
         stream.awaitTermination()
 
-    # A driver that died after its commit, and before Spark noted the batch, runs it once more.
+    # A driver died after its commit, but before Spark recorded the batch, so Spark runs the batch again.
     write_to(place, "north")(orders.read(spark).where("shop = 'north'").limit(ROWS), FILES - 1)
 
     print("rows by shop:", {row.shop: row.n for row in lake.sql(

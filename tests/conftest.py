@@ -14,8 +14,8 @@ from headgate.storage.location import open_store
 # Before it is imported, so that a contract that does not hold shows its values.
 pytest.register_assert_rewrite("headgate.testing.contracts", "headgate.testing.action_contract")
 
-from headgate.testing.s3 import S3Server, s3_server  # noqa: E402
 from tests.examples import load_profile  # noqa: E402
+from tests.servers.s3 import S3Server, s3_server  # noqa: E402
 
 # Before the tests are imported: their settings start from it.
 load_profile()

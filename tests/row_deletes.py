@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import headgate as hg
-from headgate.iceberg.arrow_files import read_located
-from headgate.iceberg.binding import bind_text
-from headgate.iceberg.planning import plan
-from headgate.iceberg.positions import Kind, Positions, position_columns, write_positions
-from headgate.iceberg.target import Target
-from headgate.transaction import Transaction
+from headgate.arrow.data_files import read_located
+from headgate.iceberg.format.directories import Target
+from headgate.iceberg.format.positions import Kind, Positions, position_columns, write_positions
+from headgate.iceberg.predicate.binding import bind_text
+from headgate.iceberg.scan.planning import plan
+from headgate.transaction.transaction import Transaction
 
 
 def note_delete(tx: Transaction, name: str, where: str, kind: Kind = "deleted") -> Positions:
     """Deletes the rows of the table that match, as the transaction began with it; returns where they are."""
-    opened, writer = tx._open(), tx.table(name)
+    opened, writer = tx._work, tx.table(name)
     change = writer._change()
     metadata = writer._metadata(change)
     matching = bind_text(where, metadata.schema)

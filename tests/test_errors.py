@@ -7,9 +7,9 @@ import pickle
 import pytest
 
 from headgate import errors
-from headgate.core.conflict import Conflict
-from headgate.core.matrix import Verdict
-from headgate.refusals import TransactionConflictError
+from headgate.core.conflict.detection import Conflict
+from headgate.core.conflict.matrix import Verdict
+from headgate.transaction.conflicts import TransactionConflictError
 from tests.model.test_record import a_record
 
 

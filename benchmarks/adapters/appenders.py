@@ -1,7 +1,7 @@
-"""Many writers that append to one table at the same moment, in threads of a few processes.
+"""Many writers that append to one table at the same time, in threads of a few processes.
 
-Used by the adapters of all systems: what differs is how a writer is made, and which errors mean that it was
-refused and must try again.
+Used by the adapters of all systems. They differ in how a writer is created, and in which errors mean that it
+was rejected and must retry.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ Append = Callable[[str], None]
 
 
 class Appendable(Protocol):
-    """What a system must offer to be written by many."""
+    """What an adapter must provide for concurrent writers."""
 
     REFUSALS: tuple[type[Exception], ...]
 
     def writers(self, count: int) -> list[Append]:
-        """So many ways to append a file under a name, made by this process."""
+        """Creates `count` writers in this process, each a function that appends a file with a given name."""
         ...
 
     def prepare_appends(self) -> object:
-        """Makes the table that they append to."""
+        """Creates the table that they append to."""
         ...
 
     def commits(self) -> int:
-        """How many appends the table has seen."""
+        """The number of appends in the table."""
         ...
 
 
 def contended(
     adapter: str, settings: Mapping[str, Any], writers: int, appends: int, processes: int, number: int
 ) -> Outcome:
-    """Many writers on a table of their own, below the place of a system; how many appends arrived."""
+    """Runs many writers on a table of their own; the answer is the number of appends in it."""
     name = f"contended-{writers}-{number}"
     own = {**settings, "place": str(Path(settings["place"]) / name)}
     if settings.get("url"):
@@ -61,7 +61,7 @@ def _made(adapter: str, settings: Mapping[str, Any]) -> Appendable:
 def _contend(
     adapter: str, settings: Mapping[str, Any], writers: int, appends: int, processes: int
 ) -> tuple[float, int]:
-    """Seconds from the moment when all are ready until the last has committed, and how often one failed."""
+    """The seconds from when all writers are ready until the last has committed, and how many failures."""
     context = mp.get_context("spawn")
     ready = context.Barrier(processes + 1)
     failures = context.Queue()
@@ -101,7 +101,7 @@ def _one_process(
 def in_threads(
     writers: list[Append], appends: int, refusals: tuple[type[Exception], ...], prefix: str
 ) -> int:
-    """Every writer appends so often. A refused one tries again at once; returns how often that was."""
+    """Every writer appends this often. Rejected appends are retried at once. Returns how often that was."""
     lock, failed = threading.Lock(), 0
 
     def all_of(thread: int) -> None:

@@ -1,4 +1,4 @@
-"""Questions that systems without an engine of their own answer through Arrow, all in the same way."""
+"""Queries that systems without an engine of their own answer through Arrow, all in the same way."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def loaded(directory: str) -> pa.Table:
 
 
 def totals(rows: pa.Table) -> dict[str, int]:
-    """What a table is recognised by: exact, whatever the order of the rows."""
+    """Totals that identify the contents of a table, independent of the order of rows."""
     return {
         "rows": rows.num_rows,
         "ids": pc.sum(rows["id"]).as_py() or 0,
@@ -23,7 +23,7 @@ def totals(rows: pa.Table) -> dict[str, int]:
 
 
 def grouped(rows: pa.Table) -> list[Any]:
-    """For each kind: rows, amounts and the last moment."""
+    """For each kind: the number of rows, the sum of amounts and the latest timestamp."""
     found = rows.group_by("kind").aggregate([("amount", "sum"), ("ts", "max"), ("amount", "count")])
     moments = found["ts_max"].cast(pa.int64()).to_pylist()
     amounts = [round(amount * 64) for amount in found["amount_sum"].to_pylist()]
@@ -32,6 +32,6 @@ def grouped(rows: pa.Table) -> list[Any]:
 
 
 def digest(groups: Any) -> list[Any]:
-    """Few numbers that differ as soon as one group does."""
+    """A few numbers that differ if any group differs."""
     known = sorted(tuple(group) for group in groups)
     return [len(known), *(sum(number * group[k] for number, group in enumerate(known, 1)) for k in range(4))]

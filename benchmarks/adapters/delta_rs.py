@@ -1,4 +1,4 @@
-"""delta-rs, the package `deltalake`: Delta tables without Spark, on an engine of its own in Rust."""
+"""delta-rs, the package `deltalake`: Delta tables without Spark, on its own engine in Rust."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import deltalake
 import pyarrow as pa
 from benchmarks.adapters import arrow_rows
 from benchmarks.adapters.appenders import Append, contended
+from benchmarks.adapters.far_writers import AppendRows, FarWriters
 from benchmarks.adapters.headgate_arrow import append_for_ever, numbered, one_of_each, repeated
 from benchmarks.harness.dataset import made as made_rows
 from benchmarks.harness.outcome import Outcome, seconds_of
@@ -42,6 +43,7 @@ class DeltaRs:
         self._known: dict[str, DeltaTable] = {}
         self._prepared: dict[str, dict[str, Any]] = {}
         self._rows: pa.Table | None = None
+        self._far: FarWriters | None = None
 
     def versions(self) -> dict[str, str]:
         return {"deltalake": deltalake.__version__}
@@ -57,7 +59,7 @@ class DeltaRs:
             self._where(name), rows, mode="append", writer_properties=ZSTD, storage_options=self._options
         )
 
-    # --- commits of files that are there --------------------------------------------------------------------
+    # --- commits of existing files --------------------------------------------------------------------------
 
     def prepare_appends(self, lake: str = "commits") -> None:
         self._write(lake, made_rows(0, 1000, 1000))
@@ -71,7 +73,7 @@ class DeltaRs:
 
     def _appender(self, lake: str, table: DeltaTable) -> Append:
         if lake not in self._prepared:
-            # The only file as yet; of those that follow there is but the name.
+            # The only file that exists so far; those that follow exist only by name.
             (self._prepared[lake],) = (
                 pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
             )
@@ -81,7 +83,7 @@ class DeltaRs:
         def append(name: str) -> None:
             action = AddAction(f"{path}-{name}", size, {}, MOMENT, True, stats)
             table.create_write_transaction([action], "append", schema, [])
-            # Otherwise the next commit would check all those that this handle has not seen.
+            # Otherwise the next commit would check all commits that this handle has not seen.
             table.update_incremental()
 
         return append
@@ -100,6 +102,33 @@ class DeltaRs:
 
     def contend(self, writers: int, appends: int, processes: int, number: int) -> Outcome:
         return contended(ADAPTER, self._settings, writers, appends, processes, number)
+
+    # --- far storage ----------------------------------------------------------------------------------------
+
+    def make_far_tables(self, count: int) -> None:
+        schema = pa.schema([("id", pa.int64())])
+        for number in range(count):
+            DeltaTable.create(self._where(f"t{number}"), schema, storage_options=self._options)
+
+    def far_writer(self, number: int) -> AppendRows:
+        table = self._opened(f"t{number}")
+
+        def append(rows: pa.Table) -> None:
+            write_deltalake(table, rows, mode="append", writer_properties=ZSTD)
+
+        return append
+
+    def far_rows(self, number: int) -> int:
+        actions = self._opened(f"t{number}").get_add_actions(flatten=True)
+        return sum(pa.table(actions)["num_records"].to_pylist())
+
+    def far_start(self, writers: int, tables: int, name: str) -> None:
+        self._far = FarWriters(ADAPTER, self._settings, writers, tables, name)
+        self._far.start()
+
+    def far_run(self, seconds: float) -> Outcome:
+        assert self._far is not None
+        return self._far.run(seconds)
 
     # --- rows -----------------------------------------------------------------------------------------------
 
@@ -124,7 +153,7 @@ class DeltaRs:
         return arrow_rows.totals(self._read(table, where=where))
 
     def aggregate(self, table: str) -> list[Any]:
-        """By the engine that comes with it."""
+        """With the engine that comes with it."""
         query = "SELECT kind, sum(amount) a, max(ts) t, count(*) n FROM t GROUP BY kind"
         found = pa.table(QueryBuilder().register("t", self._opened(table)).execute(query))
         amounts = [round(amount * 64) for amount in found["a"].to_pylist()]
@@ -226,7 +255,7 @@ class DeltaRs:
         self.append_small(1)
 
     def append_small(self, number: int) -> None:
-        """To a table that is open, as by a warm handle."""
+        """Appends to an open table, as with a warm handle."""
         table = self._known["requests"]
         write_deltalake(
             table, made_rows(number * 1000, 1000, 1_000_000), mode="append", writer_properties=ZSTD

@@ -1,4 +1,4 @@
-"""Headgate without Spark: rows go in and come out as Arrow tables."""
+"""Headgate without Spark: rows are written from, and read into, Arrow tables."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any
 import pyarrow as pa
 from benchmarks.adapters import arrow_rows
 from benchmarks.adapters.appenders import Append, contended
+from benchmarks.adapters.far_writers import AppendRows, FarWriters
 from benchmarks.harness.dataset import COLUMNS, SCHEMA
 from benchmarks.harness.dataset import made as made_rows
 from benchmarks.harness.outcome import NotOfferedError, Outcome, seconds_of
 
 import headgate as hg
-from headgate.changes import TableChange
-from headgate.host import SystemHost
-from headgate.iceberg.data_file import DataFile
-from headgate.lake import Lake
+from headgate.iceberg.format.data_file import DataFile
+from headgate.lake.lake import Lake
+from headgate.lake.table import Table
 from headgate.storage.location import open_store
-from headgate.table import Table
+from headgate.system.host import SystemHost
+from headgate.transaction.changes import TableChange
 
 EVENTS = "bench.events"
 ADAPTER = "benchmarks.adapters.headgate_arrow:Headgate"
@@ -62,6 +63,7 @@ class Headgate:
         self._prepared: DataFile | None = None
         self._rows: pa.Table | None = None
         self._small: Table | None = None
+        self._far: FarWriters | None = None
 
     def versions(self) -> dict[str, str]:
         return {"headgate": hg.__version__, "pyarrow": pa.__version__}
@@ -80,7 +82,7 @@ class Headgate:
         return Lake.open(open_store(self._where(name), self._options))
 
     def _opened_by_a_stranger(self, name: str) -> Lake:
-        """By a handle that has seen nothing, and shares nothing with those of this process that have."""
+        """Opens the lake with a new handle, which shares no cache with other handles of this process."""
         return Lake.open(open_store(self._where(name), self._options), host=SystemHost())
 
     def _lake(self, name: str) -> Lake:
@@ -88,10 +90,10 @@ class Headgate:
             self._lakes[name] = self._opened(name)
         return self._lakes[name]
 
-    # --- commits of files that are there --------------------------------------------------------------------
+    # --- commits of existing files --------------------------------------------------------------------------
 
     def prepare_appends(self, lake: str = "commits") -> None:
-        """A table with a data file, of which all is known."""
+        """A table with a data file whose metadata is known."""
         table = self._made(lake).create_table(EVENTS, SCHEMA)
         table.append(made_rows(0, 1000, 1000))
         (self._prepared,) = (planned.file for planned in table.plan().files)
@@ -99,7 +101,7 @@ class Headgate:
     def append_files(
         self, first: int, count: int, lake: str = "commits", limit_seconds: float = 1e9
     ) -> Outcome:
-        """So many commits, each of one more file: metadata and commit, nothing else."""
+        """Makes `count` commits of one more file each: only metadata and commit."""
         append = self._appender(self._lake(lake))
         return repeated(lambda number: append(str(number)), first, count, limit_seconds)
 
@@ -109,20 +111,20 @@ class Headgate:
         prepared = self._prepared
 
         def append(name: str) -> None:
-            # The seam that every write of Headgate goes through: a change with files that are there.
+            # The interface that every write of Headgate uses: a change with existing files.
             with lake.transaction() as tx:
-                opened = tx._open()
+                opened = tx._work
                 named = replace(prepared, path=f"{prepared.path}-{name}")
                 opened.note(TableChange(EVENTS, base=opened.base.tables[EVENTS], added=(named,)))
 
         return append
 
     def commits(self, lake: str = "commits") -> int:
-        """How many commits the table has, after the first rows."""
+        """The number of commits of the table, after the first rows."""
         return self._opened(lake).version - 2
 
     def open_again(self, lake: str = "commits") -> Outcome:
-        """Up to the number of rows that the table says it has."""
+        """Opens the table and reads its number of rows."""
         snapshot = self._opened_by_a_stranger(lake).table(EVENTS).snapshot
         assert snapshot is not None
         return Outcome(facts={"rows": snapshot.rows})
@@ -136,14 +138,35 @@ class Headgate:
     def contend(self, writers: int, appends: int, processes: int, number: int) -> Outcome:
         return contended(ADAPTER, self._settings, writers, appends, processes, number)
 
+    # --- far storage ----------------------------------------------------------------------------------------
+
+    def make_far_tables(self, count: int) -> None:
+        lake = self._made("far")
+        for number in range(count):
+            lake.create_table(f"far.t{number}", "id BIGINT")
+
+    def far_writer(self, number: int) -> AppendRows:
+        return self._opened("far").table(f"far.t{number}").append
+
+    def far_rows(self, number: int) -> int:
+        return int(self._lake("far").table(f"far.t{number}").read_arrow().num_rows)
+
+    def far_start(self, writers: int, tables: int, name: str) -> None:
+        self._far = FarWriters(ADAPTER, self._settings, writers, tables, name)
+        self._far.start()
+
+    def far_run(self, seconds: float) -> Outcome:
+        assert self._far is not None
+        return self._far.run(seconds)
+
     # --- rows -----------------------------------------------------------------------------------------------
 
     def load(self, rows: str) -> None:
-        """Keeps rows in memory, so that reading them is no part of writing them."""
+        """Keeps rows in memory, so that reading them is not measured as part of writing them."""
         self._rows = arrow_rows.loaded(rows)
 
     def write(self, table: str) -> Outcome:
-        """All rows, to a new table."""
+        """Writes all rows to a new table."""
         assert self._rows is not None
         made = self._table_for(table)
         seconds = seconds_of(lambda: made.append(self._rows))
@@ -158,15 +181,15 @@ class Headgate:
         return self._lake("rows").table(f"bench.{table}")
 
     def scan(self, table: str) -> int:
-        """All rows with all columns."""
+        """Reads all rows with all columns."""
         return int(self._table(table).read_arrow().num_rows)
 
     def filtered(self, table: str, where: str) -> dict[str, int]:
-        """The rows that a predicate selects."""
+        """Reads the rows that a predicate selects."""
         return arrow_rows.totals(self._table(table).read_arrow(where=where))
 
     def aggregate(self, table: str) -> list[Any]:
-        """Sums, counts and latest moments of all kinds."""
+        """The sum, the count and the latest timestamp of each kind."""
         return arrow_rows.grouped(self._table(table).read_arrow(columns=["kind", "amount", "ts"]))
 
     def totals(self, table: str) -> dict[str, int]:
@@ -186,7 +209,7 @@ class Headgate:
         return Outcome(self.totals(table), seconds=seconds)
 
     def upsert(self, table: str, changes: str) -> Outcome:
-        """Makes the changes the rows with their ids."""
+        """Replaces or inserts the rows with the ids of the changes."""
         source = arrow_rows.loaded(changes)
         seconds = seconds_of(lambda: self._table(table).upsert(source, ["id"]))
         return Outcome(self.totals(table), seconds=seconds)
@@ -201,7 +224,7 @@ class Headgate:
         self._table_for(table)
 
     def append_rows(self, table: str, first: int, count: int, rows: int) -> Outcome:
-        """So many commits of a few rows each."""
+        """Makes `count` commits of a few rows each."""
         known = self._table(table)
         batches = [made_rows(number * rows, rows, count * rows) for number in range(first, first + count)]
         return repeated(lambda number: known.append(batches[number - first]), first, count)
@@ -215,26 +238,26 @@ class Headgate:
     # --- planning -------------------------------------------------------------------------------------------
 
     def prepare_files(self, files: int, partitions: int) -> Outcome:
-        """A table whose metadata names so many files in ten commits; one of each partition is there."""
+        """A table whose metadata lists `files` files in ten commits; only one file per partition exists."""
         lake = self._made(f"files-{files}")
         columns = "part INT, id BIGINT, name STRING, amount DOUBLE"
         table = lake.create_table(EVENTS, columns, partition_by=["part"])
         table.append(one_of_each(partitions))
         real = [planned.file for planned in table.plan().files]
         for commit in range(10):
-            # The files that are there count in the first commit.
+            # The files that exist belong to the first commit.
             wanted = files // 10 - (partitions if commit == 0 else 0)
             named = tuple(
                 replace(real[number % partitions], path=f"{real[number % partitions].path}-{commit}-{number}")
                 for number in range(wanted)
             )
             with lake.transaction() as tx:
-                opened = tx._open()
+                opened = tx._work
                 opened.note(TableChange(EVENTS, base=opened.base.tables[EVENTS], added=named))
         return Outcome(facts={"metadata": table.metadata_location})
 
     def plan(self, files: int, where: str) -> Outcome:
-        """Which files a read must look at."""
+        """Finds the files that a read needs."""
         found = self._opened_by_a_stranger(f"files-{files}").table(EVENTS).plan(where)
         skipped = f"{found.files_skipped} files, {found.manifests_skipped} of {found.manifests} manifests"
         return Outcome(len(found.files), facts={"skipped": skipped})
@@ -242,13 +265,13 @@ class Headgate:
     # --- crashes --------------------------------------------------------------------------------------------
 
     def append_until_killed(self, told: str) -> None:
-        """Appends a row with the next number for ever, and notes each that was told to be committed."""
+        """Appends rows with ascending numbers forever, and notes each number whose commit was reported."""
         lake = self._made("crashes")
         lake.create_table(EVENTS, "n BIGINT")
         append_for_ever(lambda number: lake.table(EVENTS).append(numbered(number)), told)
 
     def recover(self, number: int) -> Outcome:
-        """Opens what a dead writer left, makes up for it, and appends one more row."""
+        """Opens what a dead writer left, recovers it, and appends one more row."""
         started = time.perf_counter()
         lake = self._opened_by_a_stranger("crashes")
         report = lake.recover()
@@ -263,18 +286,18 @@ class Headgate:
     # --- requests -------------------------------------------------------------------------------------------
 
     def prepare_rows(self) -> None:
-        """A table that small appends go to, and a handle that is warm."""
+        """A table for small appends, and a warm handle."""
         self._small = self._made("requests").create_table(EVENTS, SCHEMA)
         self.append_small(0)
 
     def append_small(self, number: int) -> None:
-        """A thousand rows: a data file, and its commit."""
+        """Appends a thousand rows: a data file, and its commit."""
         assert self._small is not None
         self._small.append(made_rows(number * 1000, 1000, 1_000_000))
 
 
 def repeated(work: Any, first: int, count: int, limit_seconds: float = 1e9) -> Outcome:
-    """`work` with numbers from `first` on, each timed; no more of it once the time is over."""
+    """Times `work` with ascending numbers starting at `first`; stops when the time limit is over."""
     samples: list[float] = []
     until = time.perf_counter() + limit_seconds
     for number in range(first, first + count):
@@ -287,7 +310,7 @@ def repeated(work: Any, first: int, count: int, limit_seconds: float = 1e9) -> O
 
 
 def one_of_each(partitions: int) -> pa.Table:
-    """A row for every partition."""
+    """One row for every partition."""
     numbers = range(partitions)
     return pa.table(
         {
@@ -304,7 +327,7 @@ def numbered(number: int) -> pa.Table:
 
 
 def append_for_ever(append: Any, told: str) -> None:
-    """Calls `append` with 1, 2, 3, …; each that returned is a line of the file `told`."""
+    """Calls `append` with 1, 2, 3, …; adds a line to the file `told` for each call that returned."""
     number = 0
     with Path(told).open("w", buffering=1) as lines:
         while True:

@@ -1,4 +1,4 @@
-"""Headgate with many writers, and compactors beside them, each a process: what ingestion loses by them."""
+"""Headgate with many writers while compactors run, each a process: how much ingestion slows down."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.harness.outcome import Outcome
+from tests.process.ingesting import COLUMNS, TABLE, left_by
 
 import headgate as hg
-from headgate.testing.ingesting import COLUMNS, TABLE, left_by
 
 
 class HeadgateBeside:
@@ -25,7 +25,7 @@ class HeadgateBeside:
         return {"headgate": hg.__version__}
 
     def ingest(self, writers: int, commits: int, compactors: int, number: int) -> Outcome:
-        """Until the last writer has done all that it does. Every row must be as its writer left it."""
+        """Runs until the last writer has finished. Every row must be as its writer left it."""
         where = self._place / f"beside-{compactors}-{number}"
         lake = hg.Lake.init(where)
         lake.create_table(TABLE, COLUMNS, partition_by=["part"])
@@ -36,7 +36,7 @@ class HeadgateBeside:
             for process in (*ingesting, *compacting):
                 _tell(process, "go")
             began = time.perf_counter()
-            # A conflict that its caller sees ends a writer.
+            # A writer that gets a conflict error ends.
             failures = sum(_ended(process) != 0 for process in ingesting)
             seconds = time.perf_counter() - began
             for process in compacting:
@@ -55,7 +55,7 @@ class HeadgateBeside:
 
 @contextmanager
 def _started(program: str, lake: Path, count: int, commits: int) -> Iterator[list[subprocess.Popen[str]]]:
-    command = [sys.executable, "-m", f"headgate.testing.{program}", str(lake)]
+    command = [sys.executable, "-m", f"tests.process.{program}", str(lake)]
     processes = [
         subprocess.Popen(
             [*command, f"{program}-{number}", str(commits)],
@@ -83,7 +83,7 @@ def _tell(process: subprocess.Popen[str], word: str) -> None:
 
 
 def _ended(process: subprocess.Popen[str]) -> int:
-    """Reads all that it says, so that it never waits for a reader, and waits for its end."""
+    """Reads all output, so that the process never waits for a reader, and waits for its end."""
     assert process.stdout is not None
     for _ in process.stdout:
         pass

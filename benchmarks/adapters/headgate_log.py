@@ -1,4 +1,4 @@
-"""The log of Headgate alone: commits of one property by strategy and storage, and the limit of the disk."""
+"""Only the log of Headgate: commits of one property by strategy and storage, and the limit of the disk."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from benchmarks.harness.outcome import Outcome, seconds_of
 
 import headgate as hg
-from headgate.storage.counting import counted
 from headgate.storage.location import open_store
 from headgate.storage.memory import MemoryStore
+from headgate.testing.intercept import counted
 
 
 class LogCommits:

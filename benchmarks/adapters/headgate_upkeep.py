@@ -12,8 +12,8 @@ from benchmarks.harness.dataset import made as made_rows
 from benchmarks.harness.outcome import Outcome
 
 import headgate as hg
-from headgate.host import SystemHost
-from headgate.table import Table
+from headgate.lake.table import Table
+from headgate.system.host import SystemHost
 
 EVENTS, AT_ONCE = "bench.events", "bench.at_once"
 
@@ -30,7 +30,7 @@ class HeadgateUpkeep:
         return {"headgate": hg.__version__, "pyarrow": pa.__version__}
 
     def _opened_by_a_stranger(self) -> hg.Lake:
-        """By a handle that shares nothing with the writer's."""
+        """Opens the lake with a handle that shares nothing with the writer's."""
         return hg.Lake.open(str(self._where), host=SystemHost())
 
     def create(self, partitions: int) -> None:
@@ -43,7 +43,7 @@ class HeadgateUpkeep:
     # --- commits --------------------------------------------------------------------------------------------
 
     def ingest(self, first: int, count: int, rows: int) -> Outcome:
-        """So many commits of a file, the partitions in turn; compaction is timed apart from them."""
+        """Makes `count` commits of one file each, to the partitions in turn; times compaction separately."""
         table, compacting = self._lake.table(EVENTS), 0.0
         samples: list[float] = []
         for number in range(first, first + count):
@@ -64,10 +64,10 @@ class HeadgateUpkeep:
         batch = made_rows(number * rows, rows, 1)
         return batch.add_column(0, "part", pa.array([number % self._partitions] * rows, pa.int32()))
 
-    # --- what became of the table ---------------------------------------------------------------------------
+    # --- the state of the table -----------------------------------------------------------------------------
 
     def shape(self) -> Outcome:
-        """What compaction left, for a handle that has seen nothing: files, segments, manifests, and times."""
+        """The state after compaction, for a new handle: files, segments, manifests, and times."""
         began = time.perf_counter()
         lake = self._opened_by_a_stranger()
         opened = time.perf_counter() - began
@@ -89,12 +89,12 @@ class HeadgateUpkeep:
         )
 
     def write_at_once(self, commits: int, rows: int) -> None:
-        """The same rows in a table that one commit has written."""
+        """Writes the same rows to another table in one commit."""
         batches = [self._batch(number, rows) for number in range(commits)]
         self._table_of(AT_ONCE).append(pa.concat_tables(batches))
 
     def scan(self, at_once: bool = False) -> Outcome:
-        """All rows with all columns."""
+        """Reads all rows with all columns."""
         table = self._opened_by_a_stranger().table(AT_ONCE if at_once else EVENTS)
         began = time.perf_counter()
         rows = table.read_arrow()
@@ -103,7 +103,7 @@ class HeadgateUpkeep:
 
 
 def _levels(version: int, divisor: int) -> int:
-    """How many levels of windows so many versions have."""
+    """The number of levels of windows for this many versions."""
     levels = 0
     while divisor ** (levels + 1) <= version:
         levels += 1

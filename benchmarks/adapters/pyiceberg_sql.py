@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyiceberg
 from benchmarks.adapters import arrow_rows
 from benchmarks.adapters.appenders import Append, contended
+from benchmarks.adapters.far_writers import AppendRows, FarWriters
 from benchmarks.adapters.headgate_arrow import append_for_ever, numbered, repeated
 from benchmarks.harness.dataset import SCHEMA
 from benchmarks.harness.dataset import made as made_rows
@@ -40,7 +41,7 @@ FIELDS = (
 
 
 class PyIceberg:
-    """A catalog in SQLite, with tables beside it, or at a `url` with `options` for its file system."""
+    """A catalog in SQLite, with tables next to it, or at a `url` with `options` for its file system."""
 
     REFUSALS = (CommitFailedException, OperationalError)
 
@@ -57,6 +58,7 @@ class PyIceberg:
         self._known: dict[str, Table] = {}
         self._metadata: dict[int, str] = {}
         self._rows: pa.Table | None = None
+        self._far: FarWriters | None = None
 
     def versions(self) -> dict[str, str]:
         return {"pyiceberg": pyiceberg.__version__}
@@ -77,7 +79,7 @@ class PyIceberg:
     def _opened(self, name: str) -> Table:
         return self._catalog().load_table(f"bench.{name}")
 
-    # --- commits of files that are there --------------------------------------------------------------------
+    # --- commits of existing files --------------------------------------------------------------------------
 
     def prepare_appends(self, lake: str = "commits") -> None:
         self._made(lake).append(made_rows(0, 1000, 1000))
@@ -111,13 +113,42 @@ class PyIceberg:
         named = _naming(catalog.load_table("bench.commits"))
 
         def append(name: str) -> None:
-            # Anew each time: a table that was loaded before somebody committed begins with a refusal.
+            # Loaded again each time: a table that was loaded before another commit starts with a rejection.
             _append(catalog.load_table("bench.commits"), named(name))
 
         return append
 
     def contend(self, writers: int, appends: int, processes: int, number: int) -> Outcome:
         return contended(ADAPTER, self._settings, writers, appends, processes, number)
+
+    # --- far storage ----------------------------------------------------------------------------------------
+
+    def make_far_tables(self, count: int) -> None:
+        for number in range(count):
+            self._made(f"t{number}", pa.schema([("id", pa.int64())]))
+
+    def far_writer(self, number: int) -> AppendRows:
+        table = self._opened(f"t{number}")
+
+        def append(rows: pa.Table) -> None:
+            try:
+                table.append(rows)
+            except self.REFUSALS:
+                table.refresh()
+                raise
+
+        return append
+
+    def far_rows(self, number: int) -> int:
+        return int(self._opened(f"t{number}").scan().to_arrow().num_rows)
+
+    def far_start(self, writers: int, tables: int, name: str) -> None:
+        self._far = FarWriters(ADAPTER, self._settings, writers, tables, name)
+        self._far.start()
+
+    def far_run(self, seconds: float) -> Outcome:
+        assert self._far is not None
+        return self._far.run(seconds)
 
     # --- rows -----------------------------------------------------------------------------------------------
 
@@ -147,7 +178,7 @@ class PyIceberg:
     # --- row-level changes ----------------------------------------------------------------------------------
 
     def merge(self, table: str, changes: str) -> Outcome:  # noqa: ARG002
-        raise NotOfferedError("no MERGE; its upsert is measured beside")
+        raise NotOfferedError("no MERGE; its upsert is listed separately")
 
     def upsert(self, table: str, changes: str) -> Outcome:
         source = arrow_rows.loaded(changes)
@@ -177,7 +208,7 @@ class PyIceberg:
     # --- planning -------------------------------------------------------------------------------------------
 
     def open_files(self, files: int, metadata: str) -> None:
-        """The very table that Headgate made."""
+        """The same table that Headgate wrote."""
         self._metadata[files] = metadata
 
     def plan(self, files: int, where: str) -> int:
@@ -209,7 +240,7 @@ class PyIceberg:
 
 
 def _naming(table: Table) -> Any:
-    """Makes data files like the one of a table, under other names."""
+    """Creates data files like the one of a table, with other names."""
     (task, *_) = table.scan().plan_files()
     known = {name: getattr(task.file, name) for name in FIELDS}
 
@@ -222,6 +253,6 @@ def _naming(table: Table) -> Any:
 
 
 def _append(table: Table, file: DataFile) -> None:
-    """With `fast_append`, as its own writes; `add_files` would read the footer of the file besides."""
+    """With `fast_append`, as pyiceberg's own writes; `add_files` would also read the footer of the file."""
     with table.transaction() as tx, tx.update_snapshot().fast_append() as update:
         update.append_data_file(file)

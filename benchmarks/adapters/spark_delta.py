@@ -1,4 +1,4 @@
-"""Delta Lake on Spark, with deletion vectors: its own way to change few rows."""
+"""Delta Lake on Spark, with deletion vectors: its own way to change a few rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DeltaSpark(SqlTables):
         settings = {
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            # Its default of 50 tasks to read the log is for clusters; here they would be most of a read.
+            # Its default of 50 tasks to read the log is for clusters; here they would take most of a read.
             "spark.databricks.delta.snapshotPartitions": str(cores),
         }
         super().__init__(session(cores, Path(place), jars, **settings), place)

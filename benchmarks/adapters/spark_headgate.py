@@ -1,4 +1,4 @@
-"""Headgate on Spark: DataFrames go in and come out."""
+"""Headgate on Spark: reads and writes DataFrames."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.harness.outcome import NotOfferedError, Outcome, seconds_of
 from pyspark.sql import DataFrame
 
 import headgate as hg
-from headgate.table import Table
+from headgate.lake.table import Table
 
 
 class HeadgateSpark(SparkRows):
@@ -41,7 +41,7 @@ class HeadgateSpark(SparkRows):
         return len(self._table(table).files())
 
     def filtered(self, table: str, where: str) -> dict[str, int]:
-        """The predicate is given to the read, which leaves out files by it."""
+        """Passes the predicate to the read, which skips files by it."""
         return totals_of(self._table(table).read(self.spark, where=where))
 
     def write_by_day(self, table: str) -> Outcome:

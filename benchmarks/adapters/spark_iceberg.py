@@ -1,4 +1,4 @@
-"""Apache Iceberg on Spark, with its Hadoop catalog and merge-on-read: its own way to change few rows."""
+"""Apache Iceberg on Spark, with its Hadoop catalog and merge-on-read: its own way to change a few rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class IcebergSpark(SqlTables):
             "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.ice.type": "hadoop",
             "spark.sql.catalog.ice.warehouse": str(Path(place) / "ice"),
-            # Tables change under us only by ourselves; the copy of a session would hide new commits from it.
+            # Only this process changes the tables; the session's cache would hide new commits.
             "spark.sql.catalog.ice.cache-enabled": "false",
         }
         super().__init__(session(cores, Path(place), jars, **settings), place)
@@ -43,7 +43,7 @@ class IcebergSpark(SqlTables):
         return f"ice.bench.{table}"
 
     def files(self, table: str) -> int:
-        # Without deletes: position delete files are no data files.
+        # Without deletes: position delete files are not data files.
         return self.spark.sql(f"SELECT * FROM {self.named(table)}.data_files").count()
 
     def compact(self, table: str) -> Outcome:
@@ -53,10 +53,10 @@ class IcebergSpark(SqlTables):
         ).collect()
         return Outcome()
 
-    # --- planning, through its API in Java: SQL cannot plan without reading ---------------------------------
+    # --- planning, with the Java API: SQL cannot plan without reading ---------------------------------------
 
     def open_files(self, files: int, metadata: str) -> None:
-        """The very table that Headgate made."""
+        """The same table that Headgate wrote."""
         self._planned[files] = metadata
 
     def plan(self, files: int, where: str) -> int:
@@ -65,7 +65,7 @@ class IcebergSpark(SqlTables):
         io = apache.hadoop.HadoopFileIO(self.spark._jsc.hadoopConfiguration())
         operations = apache.StaticTableOperations(self._planned[files], io)
         table = apache.BaseTable(operations, "events")
-        # Spark's own parser and Iceberg's own translation of what it finds, as for a query.
+        # Spark's own parser and Iceberg's own translation of its result, as for a query.
         tasks = table.newScan().filter(self._expression(where)).planFiles()
         try:
             return sum(1 for _ in _each(tasks.iterator()))
@@ -73,7 +73,7 @@ class IcebergSpark(SqlTables):
             tasks.close()
 
     def _expression(self, where: str) -> Any:
-        """The few predicates of the workload: comparisons with whole numbers, joined by `and`."""
+        """The few predicates of the workload: comparisons with integers, joined by `and`."""
         expressions: Any = self.spark._jvm.org.apache.iceberg.expressions.Expressions  # type: ignore[union-attr]
         joined = expressions.alwaysTrue()
         for term in where.split(" and "):

@@ -1,4 +1,4 @@
-"""Plain Parquet files on Spark: what a table format can at best be as fast as. It has no transactions."""
+"""Plain Parquet files on Spark: the upper limit for the speed of a table format. It has no transactions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pyspark.sql import functions as sf
 
 
 class ParquetSpark(SparkRows):
-    """A table is a directory. `field_ids`: columns carry the ids by which table formats know them."""
+    """A table is a directory. `field_ids`: columns have ids, which table formats need."""
 
     def __init__(self, place: str, cores: int = 2, jars: Sequence[str] = (), field_ids: bool = False) -> None:
         super().__init__(session(cores, Path(place), jars), place)
         self._field_ids = field_ids
 
     def create(self, table: str) -> None:
-        """Made with its first rows."""
+        """The directory is created with the first rows."""
 
     def _where(self, table: str) -> str:
         return str(self.place / table)
@@ -33,7 +33,7 @@ class ParquetSpark(SparkRows):
         rows.write.option("compression", "zstd").mode("append").parquet(self._where(table))
 
     def frame(self, table: str) -> DataFrame:
-        """With the schema given, so that no footer is read to find it, as no table format would."""
+        """With a given schema, so that no footer is read to find it; table formats do not read one either."""
         return self.spark.read.schema(self._rows().schema).parquet(self._where(table))
 
     def files(self, table: str) -> int:

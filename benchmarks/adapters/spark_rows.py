@@ -1,6 +1,6 @@
-"""What all systems on Spark have in common: a session with the same settings, and the same questions.
+"""The common part of all systems on Spark: a session with the same settings, and the same queries.
 
-Only pyspark and the standard library: it runs in the environments of Delta Lake and Iceberg too.
+Only pyspark and the standard library: it also runs in the environments of Delta Lake and Iceberg.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.log.level": "ERROR",
 }
-"""The same for every system. Those that a table format asks for are added to them."""
+"""The same for every system. Each table format adds the settings that it requires."""
 
 
 def session(cores: int, place: Path, jars: Sequence[str] = (), **more: str) -> SparkSession:
-    """A session on so many cores; the one that runs, if there is one."""
+    """A session with `cores` cores, or the running one."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder: Any = SparkSession.builder
@@ -52,7 +52,7 @@ def session(cores: int, place: Path, jars: Sequence[str] = (), **more: str) -> S
 
 
 class SparkRows(ABC):
-    """Rows in memory, and questions to tables. A system says how a table is written and read."""
+    """Rows in memory, and queries on tables. A subclass defines how a table is written and read."""
 
     def __init__(self, spark: SparkSession, place: str) -> None:
         self.spark, self.place = spark, Path(place)
@@ -63,35 +63,35 @@ class SparkRows(ABC):
         return {"Spark": pyspark.__version__}
 
     def cpu_seconds(self) -> float:
-        """Of this process and of the JVM."""
+        """The CPU time of this process and of the JVM."""
         fields = Path(f"/proc/{self._jvm}/stat").read_text().rpartition(")")[2].split()
         return time.process_time() + (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
 
     def stop(self) -> None:
         self.spark.stop()
 
-    # --- what a system must say -----------------------------------------------------------------------------
+    # --- what a system must define --------------------------------------------------------------------------
 
     @abstractmethod
     def frame(self, table: str) -> DataFrame:
-        """A table, as one reads it; looked up anew each time."""
+        """A table as a user reads it; looked up again each time."""
 
     @abstractmethod
     def create(self, table: str) -> None:
-        """An empty table for rows of the data set."""
+        """Creates an empty table for rows of the data set."""
 
     @abstractmethod
     def insert(self, table: str, rows: DataFrame) -> None:
-        """Appends to a table."""
+        """Appends rows to a table."""
 
     @abstractmethod
     def files(self, table: str) -> int:
-        """How many data files a read looks at."""
+        """The number of data files that a read uses."""
 
     # --- rows -----------------------------------------------------------------------------------------------
 
     def load(self, rows: str) -> None:
-        """Keeps rows in memory as Spark does, so that reading them is no part of writing them."""
+        """Keeps rows in memory as Spark does, so that reading them is not measured with writing them."""
         loaded = self.spark.read.parquet(rows).cache()
         loaded.count()
         if self._loaded is not None:
@@ -99,7 +99,7 @@ class SparkRows(ABC):
         self._loaded = loaded
 
     def unload(self) -> None:
-        """Lets go of the rows: whoever only reads from now on has the memory."""
+        """Releases the rows: from now on, the system only reads and can use the memory."""
         if self._loaded is not None:
             self._loaded.unpersist()
 
@@ -108,19 +108,19 @@ class SparkRows(ABC):
         return self._loaded
 
     def write(self, table: str) -> Outcome:
-        """All rows, to a new table."""
+        """Writes all rows to a new table."""
         self.create(table)
         rows = self._rows()
         seconds = seconds_of(lambda: self.insert(table, rows))
         return Outcome(seconds=seconds, facts={"files": self.files(table)})
 
     def copy(self, table: str, to: str) -> None:
-        """A table of its own with the rows of another."""
+        """Copies a table to one of its own."""
         self.create(to)
         self.insert(to, self.frame(table))
 
     def scan(self, table: str, columns: Sequence[str] = ()) -> None:
-        """Rows with all columns, to Spark's sink that keeps nothing."""
+        """Reads all rows, with all or some columns, into Spark's sink that keeps nothing."""
         rows = self.frame(table)
         (rows.select(*columns) if columns else rows).write.format("noop").mode("overwrite").save()
 
@@ -139,10 +139,10 @@ class SparkRows(ABC):
     def totals(self, table: str) -> dict[str, int]:
         return totals_of(self.frame(table))
 
-    # --- row-level changes, beside what they cannot do without ----------------------------------------------
+    # --- row-level changes, and the minimum that they require -----------------------------------------------
 
     def write_changes(self, table: str, changes: str) -> Outcome:
-        """The changed rows alone, to a new table."""
+        """Writes only the changed rows, to a new table."""
         self.create(table)
         rows = self.spark.read.parquet(changes)
         return Outcome(seconds=seconds_of(lambda: self.insert(table, rows)))
@@ -150,7 +150,7 @@ class SparkRows(ABC):
     # --- small appends and compaction -----------------------------------------------------------------------
 
     def append_rows(self, table: str, first: int, count: int, rows: int) -> Outcome:
-        """So many commits of a few rows each."""
+        """Makes `count` commits of a few rows each."""
         samples = [
             seconds_of(lambda: self.insert(table, self.small(number, rows)))  # noqa: B023 - called at once
             for number in range(first, first + count)
@@ -171,7 +171,7 @@ class SparkRows(ABC):
     # --- many writers ---------------------------------------------------------------------------------------
 
     def contend(self, writers: int, appends: int, processes: int, number: int) -> Outcome:  # noqa: ARG002
-        """Threads of one session, each with small frames of its own. A refused one tries again at once."""
+        """Threads of one session, each with small frames of its own. Rejected appends are retried at once."""
         table = f"contended_{writers}_{number}"
         self.create(table)
         frames = [
@@ -201,7 +201,7 @@ class SparkRows(ABC):
         return True
 
     def is_refusal(self, error: Exception) -> bool:  # noqa: ARG002
-        """Whether an append failed because others were faster."""
+        """Whether an append failed because other writers were faster."""
         return False
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 
 class SqlTables(SparkRows):
-    """Tables by name. A format says its name, what its tables need, and how it compacts."""
+    """Tables by name. A subclass defines the format, what its tables need, and how it compacts."""
 
     FORMAT = ""
     PROPERTIES = ""
@@ -19,7 +19,7 @@ class SqlTables(SparkRows):
 
     @abstractmethod
     def named(self, table: str) -> str:
-        """A table as SQL names it."""
+        """The name of a table in SQL."""
 
     def create(self, table: str) -> None:
         made = f"CREATE TABLE {self.named(table)} ({COLUMNS}) USING {self.FORMAT}"
@@ -53,6 +53,6 @@ class SqlTables(SparkRows):
         return Outcome(self.totals(table), seconds=seconds)
 
     def is_refusal(self, error: Exception) -> bool:
-        """By its name in the JVM: here it is only a text."""
+        """By its name in the JVM: in Python the error is only a string."""
         text: Any = str(error)
         return any(name in text for name in self.REFUSED)

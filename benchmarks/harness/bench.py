@@ -1,4 +1,4 @@
-"""Running workloads: systems in processes of their own take turns, and their answers are compared."""
+"""Runs workloads: systems take turns in processes of their own, and their answers are compared."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from benchmarks.harness.workload import Size, Step, Workload
 from headgate.errors import UnsupportedError
 
 PREPARATION_SECONDS = 1800.0
-"""How long a step that is not measured may take."""
+"""The time limit of a step that is not measured."""
 
 
 class DifferentAnswersError(Exception):
-    """Two systems did the same work and answered differently: no figure of this section means anything."""
+    """Two systems did the same work but gave different answers, so the figures mean nothing."""
 
 
 @dataclass
 class Subject:
-    """A system that runs, and what was measured of it."""
+    """A running system, and its measurements."""
 
     system: System
     process: Process
@@ -42,17 +42,17 @@ class Subject:
         return self.system.name
 
     def leave(self, reason: str) -> None:
-        """Takes no part any more."""
+        """The system takes no further part."""
         self.is_out = True
         if self.record.missing is None:
             self.record.missing = reason
 
     def ask(self, step: Step, limit_seconds: float) -> Reply:
-        """Runs a step; what goes wrong is in `missing`, and a process that is gone leaves."""
+        """Runs a step; an error is in `missing`, and a system whose process has ended leaves."""
         timed = step.label is not None
         limit = limit_seconds if timed else PREPARATION_SECONDS
         if timed:
-            # What others have left in memory goes to disk first: it would hold up whoever comes next.
+            # First write what others have left in memory to disk: it would slow down the next system.
             os.sync()
         try:
             return self.process.call(self.name, step.operation, step.arguments, limit, timed=timed)
@@ -63,7 +63,7 @@ class Subject:
 
 @dataclass
 class Bench:
-    """What a section is measured with: the size, a place for its files, and where progress is shown."""
+    """The context in which a section is measured: the size, a directory, and the output of progress."""
 
     size: Size
     place: Path
@@ -83,7 +83,7 @@ class Bench:
 
     @contextmanager
     def running(self, systems: Sequence[System], run: Run) -> Iterator[list[Subject]]:
-        """The systems, each made in its process; those that cannot be are in the run, with the reason."""
+        """The systems, each in its process. The run lists those that fail to start, with the reason."""
         processes: dict[str, Process] = {}
         subjects: list[Subject] = []
         try:
@@ -120,7 +120,7 @@ class Bench:
         return Subject(system, processes[key], record)
 
     def measured(self, workload: Workload) -> Run:
-        """The workload on all its systems, which take turns in each step."""
+        """Measures the workload on all its systems, which take turns in each step."""
         run = self.run_of(workload.name, {**workload.parameters, "rounds": workload.rounds})
         with self.running(workload.systems, run) as subjects:
             for step in workload.before:
@@ -129,7 +129,7 @@ class Bench:
                 kind = "warm-up" if number < workload.warm_up else f"round {number - workload.warm_up + 1}"
                 for step in workload.round(number):
                     self.show(f"{workload.name}: {kind}, {step.label or step.operation}")
-                    # Whoever was first in this round is last in the next.
+                    # The first system of this round is the last of the next.
                     turn = number % len(subjects) if subjects else 0
                     order = [*subjects[turn:], *subjects[:turn]]
                     self._step(workload, order, step, counted=number >= workload.warm_up)
@@ -148,7 +148,7 @@ class Bench:
             note(subject.record, step, reply, counted=counted)
 
     def show(self, text: str) -> None:
-        """Progress, on one line of a terminal, or line by line."""
+        """Shows progress, on one line of a terminal, or line by line."""
         if self.quiet:
             return
         end = "\r" if sys.stderr.isatty() else "\n"
@@ -156,7 +156,7 @@ class Bench:
 
 
 def note(record: SystemRun, step: Step, reply: Reply, *, counted: bool = True) -> None:
-    """Keeps what came of a timed step. What warms up is not kept, unless it says that there is nothing."""
+    """Saves the result of a timed step. Results of warm-ups are not saved, except if there is no result."""
     assert step.label is not None
     if reply.missing is None and not counted:
         return
@@ -175,7 +175,7 @@ def note(record: SystemRun, step: Step, reply: Reply, *, counted: bool = True) -
 
 
 def refuse_differences(run: Run) -> None:
-    """Raises unless all systems that answered a step gave the same answer."""
+    """Raises unless all systems gave the same answer to a step."""
     for label in run.labels():
         given = {
             name: system.steps[label].answer
@@ -204,6 +204,6 @@ def slug(name: str) -> str:
 
 
 def machine() -> str:
-    """The machine, by what matters here."""
+    """A description of the machine."""
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return f"{os.cpu_count()} cores and {memory_gib:.0f} GiB of memory"

@@ -1,6 +1,6 @@
-"""The rows that all systems work with, made once as Parquet files: the same for everybody, every time.
+"""The rows that all systems work with, created once as Parquet files: the same for all systems, every time.
 
-Amounts are whole sixty-fourths, so sums of them are exact in whatever order they are added.
+Amounts are multiples of 1/64, so their sums are exact in any order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLUMNS = "id BIGINT, kind INT, amount DOUBLE, name STRING, ts TIMESTAMP"
 
 
 def made(first: int, count: int, of: int, seed: int = 0) -> pa.Table:
-    """Rows like real ones: ids in order, a thousand kinds, random amounts and names, times of a month."""
+    """Realistic rows: ids in order, a thousand kinds, random amounts and names, timestamps of a month."""
     chance = np.random.default_rng([seed, first])
     ids = np.arange(first, first + count, dtype=np.int64)
     step_us = DAYS * 86_400_000_000 // max(1, of)
@@ -47,7 +47,7 @@ def made(first: int, count: int, of: int, seed: int = 0) -> pa.Table:
 
 
 def changed(rows: pa.Table, every: int, of: int) -> pa.Table:
-    """One row of so many, with another amount. Nine of ten are in the table, the others are new."""
+    """One of every `every` rows, with another amount. Nine of ten exist in the table, the others are new."""
     chosen = rows.filter(pa.compute.equal(_remainder(rows["id"], every), 0))
     new = pa.compute.equal(_remainder(chosen["id"], 10 * every), 0)
     ids = pa.compute.if_else(new, pa.compute.add(chosen["id"], of), chosen["id"])
@@ -61,7 +61,7 @@ def _remainder(ids: pa.ChunkedArray, divisor: int) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Datasets:
-    """Directories with Parquet files, one for each core; made when first asked for."""
+    """Directories with Parquet files, one file per core, created on first use."""
 
     place: Path
     parts: int

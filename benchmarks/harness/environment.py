@@ -1,6 +1,6 @@
-"""Where systems run: this environment, or one of their own with the Spark that they support, and their JARs.
+"""Where systems run: in this environment, or in one of their own with the Spark and the JARs that they need.
 
-Environments are made once, under `.bench/` in the repository, from PyPI and Maven. Where one of them cannot
+Environments are created once, under `.bench/` in the repository, from PyPI and Maven. If one of these cannot
 be reached, the systems that need it are left out, and the page says why.
 """
 
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.harness.process import ROOT
+from tests.servers.maven import Artifact, resolved
 
 from headgate.errors import UnsupportedError
-from headgate.testing.maven import Artifact, resolved
 
 CACHE = Path(os.environ.get("HEADGATE_BENCH_CACHE", ROOT / ".bench"))
 PATIENCE_SECONDS = 900.0
@@ -27,7 +27,7 @@ _FAILED: dict[str, UnsupportedError] = {}
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`packages` and `artifacts` with exact versions; none of both is this environment."""
+    """`packages` and `artifacts` with exact versions; without both, it is this environment."""
 
     name: str
     packages: Sequence[str] = ()
@@ -46,7 +46,7 @@ class Environment:
         return self.place / "done.json"
 
     def ready(self) -> Ready | None:
-        """The environment, if it was made before."""
+        """The environment, if it already exists."""
         if not self.packages:
             return Ready(sys.executable)
         if not self._done.exists():
@@ -57,9 +57,9 @@ class Environment:
         return Ready(str(self.place / "venv" / "bin" / "python"), tuple(known["jars"]))
 
     def made(self) -> Ready:
-        """The environment, made now if need be. `UnsupportedError` says what cannot be had.
+        """The environment, created if necessary. The `UnsupportedError` says what could not be installed.
 
-        What failed once is not tried again by this process: not getting it can take minutes each time.
+        A failure is not retried in this process, because it can take minutes each time.
         """
         known = self.ready()
         if known is not None:
@@ -75,7 +75,7 @@ class Environment:
     def _make(self) -> Ready:
         shutil.rmtree(self.place, ignore_errors=True)
         self.place.mkdir(parents=True)
-        # The JARs first: without them there is no use for the rest, which is larger.
+        # The JARs first: without them the rest, which is larger, is useless.
         jars = [str(jar) for jar in resolved(self.artifacts, self.place / "maven", PATIENCE_SECONDS)]
         python = self.place / "venv" / "bin" / "python"
         _run([sys.executable, "-m", "venv", str(self.place / "venv")])
@@ -86,7 +86,7 @@ class Environment:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """An environment that is there."""
+    """An environment that exists."""
 
     python: str
     jars: tuple[str, ...] = ()
@@ -117,7 +117,7 @@ ENVIRONMENTS = {each.name: each for each in (MAIN, DELTA, ICEBERG)}
 
 
 def main() -> int:
-    """Makes all environments. One that cannot be had is told, and is no failure: the rest can be measured."""
+    """Creates all environments. If one fails, it is reported and the rest can still be measured."""
     for environment in ENVIRONMENTS.values():
         if environment.ready() is None:
             print(f"bench: making the environment {environment.name} (minutes, the first time)", flush=True)

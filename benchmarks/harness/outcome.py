@@ -1,4 +1,4 @@
-"""What an operation of a system tells the harness. Standard library only: it runs in every environment."""
+"""The result of an operation of a system. Standard library only: it runs in every environment."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`answer` must be the same for every system; `samples` are the seconds of each repetition inside.
+    """`answer` must be the same for every system; `samples` are the seconds of each repetition.
 
-    `facts` are shown and not compared, as how many files were written. `seconds` takes the place of the time
-    of the whole operation, if only a part of it is what is measured.
+    `facts` are shown but not compared, such as the number of files. `seconds` replaces the time of the whole
+    operation, if only a part of it is measured.
     """
 
     answer: Any = None
@@ -31,11 +31,11 @@ class Outcome:
 
 
 class NotOfferedError(Exception):
-    """The system has no such operation; the text says why, if that is not plain."""
+    """The system has no such operation; the text gives the reason, unless it is obvious."""
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """How long `work` takes."""
+    """The seconds that `work` takes."""
     started = perf_counter()
     work()
     return perf_counter() - started

@@ -1,4 +1,4 @@
-"""The harness's end of a worker: it starts the process, asks, and ends it when its time is over."""
+"""The harness's side of a worker: starts the process, sends requests, and ends it when its time is over."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from benchmarks.harness.worker import PROFILE
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 300.0
-"""How long a system may take to start: a JVM, and a session of Spark."""
+"""How long a system may take to start: a JVM, and a Spark session."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came of a step: its time and answer, or in `missing` why there is none (empty: plainly so)."""
+    """The result of a step: its time and answer, or the reason for none in `missing` (empty if obvious)."""
 
     seconds: float = 0.0
     cpu: float = 0.0
@@ -33,11 +33,11 @@ class Reply:
 
 
 class StoppedError(Exception):
-    """The process is gone: killed because its time was over, or by itself."""
+    """The process is gone: it was killed after its time limit, or it ended itself."""
 
 
 class Process:
-    """A worker in a process of its own. Not safe to share between threads."""
+    """A worker in a process of its own. Not thread-safe."""
 
     def __init__(self, python: str, log: Path, profile: Path | None = None) -> None:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_import_paths())}
@@ -53,12 +53,12 @@ class Process:
                 stderr=errors,
                 cwd=ROOT,
                 env=environment,
-                # A group of its own, so that whoever stops it stops its JVM too.
+                # A process group of its own, so that stopping it stops its JVM, too.
                 start_new_session=True,
             )
 
     def make(self, system: str, adapter: str, arguments: Mapping[str, Any]) -> dict[str, str]:
-        """Makes a system in the process; returns the versions of what it is made of."""
+        """Creates a system in the process; returns the versions of its parts."""
         told = self._ask({"make": adapter, "system": system, "arguments": dict(arguments)}, START_SECONDS)
         if "error" in told or "not_offered" in told:
             raise StoppedError(told.get("error") or told["not_offered"])
@@ -73,7 +73,7 @@ class Process:
         *,
         timed: bool = True,
     ) -> Reply:
-        """Runs an operation. One that takes longer than the limit is ended together with the process."""
+        """Runs an operation. If it takes longer than the limit, it is ended together with the process."""
         question = {
             "system": system,
             "operation": operation,
@@ -87,7 +87,7 @@ class Process:
         return Reply(told["seconds"], told["cpu"], told["answer"], tuple(told["samples"]), told["facts"])
 
     def begin(self, system: str, operation: str, arguments: Mapping[str, Any]) -> None:
-        """Begins an operation that does not end by itself."""
+        """Starts an operation that does not end by itself."""
         self._send({"system": system, "operation": operation, "arguments": dict(arguments)})
 
     @property
@@ -95,7 +95,7 @@ class Process:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """Ends the process and all that it started, at once."""
+        """Kills the process and everything that it started."""
         if self.is_running:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -161,6 +161,6 @@ class Process:
 
 
 def _import_paths() -> list[str]:
-    """Of the worker: this repository, and what this process was given besides."""
+    """The worker's import paths: this repository, and those of this process."""
     given = os.environ.get("PYTHONPATH", "")
     return [str(ROOT), *(given.split(os.pathsep) if given else [])]

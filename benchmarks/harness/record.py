@@ -1,4 +1,4 @@
-"""What was measured, as values that go to JSON and come back: the page is made of these alone."""
+"""The measurements, as values that are stored as JSON: the page is rendered only from these."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 RESULTS = Path(__file__).parents[1] / "results"
 DIGITS = 6
 MOST_SAMPLES = 200
-"""Of more samples than these, so many are kept, evenly over their order: quantiles stay what they are."""
+"""If there are more samples, this many are kept, evenly over their order, so that quantiles stay the same."""
 
 
 @dataclass(slots=True)
 class Measured:
-    """A step of a system: seconds by the clock and of the processors in each round; or why there are none."""
+    """A step of a system: wall and CPU seconds of each round, or why there are none."""
 
     seconds: list[float] = field(default_factory=list)
     cpu: list[float] = field(default_factory=list)
@@ -50,7 +50,7 @@ class SystemRun:
 
 @dataclass(slots=True)
 class Run:
-    """A section as it was measured once."""
+    """One measurement of a section."""
 
     section: str
     size: str
@@ -60,7 +60,7 @@ class Run:
     systems: dict[str, SystemRun] = field(default_factory=dict)
 
     def median(self, system: str, label: str) -> float | None:
-        """Seconds; None if it was not measured."""
+        """The median in seconds; None if it was not measured."""
         known = self.systems.get(system)
         step = None if known is None else known.steps.get(label)
         return None if step is None else step.median
@@ -71,15 +71,15 @@ class Run:
         return None if step is None else step.facts.get(name)
 
     def ratio(self, ours: str, theirs: str, label: str, their_label: str | None = None) -> float | None:
-        """Our part of their time; None if one of them was not measured."""
+        """Our time divided by theirs; None if one of them was not measured."""
         mine, other = self.median(ours, label), self.median(theirs, their_label or label)
         return None if mine is None or not other else mine / other
 
     def paired_quartiles(self, ours: str, theirs: str, label: str) -> tuple[float | None, ...]:
-        """Our part of their time in each round: the median of these, the lower and the upper quartile.
+        """Our time divided by theirs in each round: the median, the lower and the upper quartile.
 
-        The two were measured one right after the other, so what comes and goes on the machine in the course
-        of a run is on both sides of a ratio. None if one of them was not measured.
+        The two are measured one right after the other, so temporary load on the machine affects both sides of
+        a ratio. None if one of them was not measured.
         """
         steps = [self.systems[name].steps.get(label) for name in (ours, theirs) if name in self.systems]
         rounds = [step.seconds for step in steps if step is not None and step.seconds]
@@ -96,7 +96,7 @@ class Run:
         return list(dict.fromkeys(label for system in self.systems.values() for label in system.steps))
 
     def with_engine(self, other: Run) -> Run:
-        """This run and one of the same section on another engine; what is told by engine is put together."""
+        """This run combined with one of the same section on another engine."""
         told = {
             name: {**mine, **other.parameters[name]} if isinstance(mine, dict) else mine
             for name, mine in self.parameters.items()
@@ -126,7 +126,7 @@ def _system(raw: Mapping[str, Any]) -> SystemRun:
 
 
 def thinned(samples: list[float]) -> list[float]:
-    """The samples if they are few; else some of them, in order of size, with the first and the last."""
+    """All samples if they are few; otherwise some of them, sorted, with the first and the last."""
     if len(samples) <= MOST_SAMPLES:
         return samples
     last = len(samples) - 1
@@ -135,7 +135,7 @@ def thinned(samples: list[float]) -> list[float]:
 
 
 def saved(directory: Path = RESULTS) -> dict[str, Run]:
-    """All runs that were kept, by section."""
+    """All saved runs, by section."""
     return {run.section: run for run in map(Run.load, sorted(directory.glob("*.json")))}
 
 

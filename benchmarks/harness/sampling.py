@@ -1,7 +1,7 @@
-"""A profiler that looks at all threads: what was on top of each stack, a few hundred times in a second.
+"""A profiler that samples all threads: the top function of each stack, a few hundred times per second.
 
-The one of the standard library sees the thread that asks, and Headgate decodes and sends in others. Threads
-that wait are not counted. Only the standard library: it runs in the environment of a system.
+The profiler of the standard library sees only the calling thread, but Headgate decodes and sends in others.
+Waiting threads are not counted. Standard library only: it runs in the environment of a system.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from types import FrameType
 
 EVERY_SECONDS = 0.002
 WAITING = frozenset({"threading.py", "queue.py", "selectors.py", "socket.py"})
-"""Files whose functions, on top of a stack, do nothing but wait."""
+"""Files whose functions only wait when they are on top of a stack."""
 WAITING_IN = frozenset({"_work", "run", "sleep", "<genexpr>"})
-"""Functions of `host.py` that wait in something written in C, which has no frame of its own."""
+"""Functions of `host.py` that wait in C code, which has no frame of its own."""
 
 
 class Sampler:
@@ -32,7 +32,7 @@ class Sampler:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Looks as long as the block runs."""
+        """Samples while the block runs."""
         over = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(over,), daemon=True)
         watcher.start()
@@ -63,7 +63,7 @@ class Sampler:
         self.whole.update(seen)
 
     def report(self, lines: int = 25) -> str:
-        """Shares of the samples, the largest first."""
+        """The shares of the samples, largest first."""
         if not self.samples:
             return "nothing was seen at work"
         parts = []

@@ -16,8 +16,8 @@ SPARK = "Spark"
 class System:
     """An adapter with its settings.
 
-    Comparisons are made between systems of one `engine`. Systems with the same `process` share one, and so a
-    session of Spark: for differences that are smaller than those between two JVMs.
+    Systems of the same `engine` are compared. Systems with the same `process` share it, and so a Spark
+    session: for differences that are smaller than those between two JVMs.
     """
 
     name: str
@@ -63,5 +63,5 @@ PARQUET_WITH_ICEBERG = replace(
 OF_PYTHON = (HEADGATE, DELTA_RS, PYICEBERG)
 OF_SPARK = (HEADGATE_SPARK, DELTA_SPARK, ICEBERG_SPARK)
 LIMITS = (PARQUET, PARQUET_WITH_DELTA, PARQUET_WITH_ICEBERG)
-"""Plain files on each of the Sparks: so a difference between releases of Spark is not taken for one between
-table formats."""
+"""Plain files on each of the Sparks, so that differences between Spark releases are not mistaken for
+differences between table formats."""

@@ -1,7 +1,7 @@
-"""The process in which systems are measured: it is asked in lines of JSON, and answers in lines of JSON.
+"""The process in which systems are measured: reads requests as lines of JSON, and answers in lines of JSON.
 
-Only the standard library, since it runs in the environment of the system. Whatever a system prints goes to
-standard error: standard output is for the answers alone.
+Standard library only, since it runs in the environment of the system. Anything that a system prints goes to
+standard error: standard output is only for answers.
 
     python -m benchmarks.harness.worker
 """
@@ -23,7 +23,7 @@ from benchmarks.harness.outcome import NotOfferedError, Outcome
 from benchmarks.harness.sampling import Sampler
 
 PROFILE = "HEADGATE_BENCH_PROFILE"
-"""Where the report on all timed operations goes, if anywhere."""
+"""The file for the report on all timed operations, if it is set."""
 
 
 class Worker:
@@ -38,7 +38,7 @@ class Worker:
             return self._answered(call)
         except NotOfferedError as reason:
             return {"not_offered": str(reason)}
-        except Exception as error:  # noqa: BLE001 - told to the harness, which decides
+        except Exception as error:  # noqa: BLE001 - reported to the harness, which decides
             traceback.print_exc()
             return {"error": f"{type(error).__name__}: {error}"}
 
@@ -68,7 +68,7 @@ class Worker:
         return {**told, "seconds": seconds if outcome.seconds is None else outcome.seconds, "cpu": cpu}
 
     def _tidied(self) -> None:
-        """Nobody pays for garbage of the step before, nor for what others left to write."""
+        """Cleans up, so that a step does not pay for garbage or unwritten data of the step before."""
         gc.collect()
         os.sync()
 
@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def _own_output() -> TextIO:
-    """Standard output as it was; from now on, what is printed goes to standard error."""
+    """The original standard output; from now on, anything that is printed goes to standard error."""
     own = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return own

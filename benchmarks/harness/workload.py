@@ -1,4 +1,4 @@
-"""A workload, described once for all systems: what is done, in which order, and what must come out."""
+"""A workload, described once for all systems: its operations, their order, and what must be equal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.harness.system import System
 
 
 class Size(Enum):
-    """How much is measured: to see that it runs, in minutes, or as the page promises."""
+    """How much is measured: just enough to check that it runs, for minutes, or as the page promises."""
 
     TINY = "tiny"
     SHORT = "short"
@@ -20,7 +20,7 @@ class Size(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """An operation of the systems. With a label it is timed; without, it prepares what follows.
+    """An operation of the systems. With a label it is timed; without one it prepares what follows.
 
     `compared`: all systems must give the same answer.
     """
@@ -33,10 +33,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`before` is done once, `round` once in each round, its number given. The systems take turns.
+    """`before` runs once; `round` runs in each round with its number. The systems take turns.
 
-    Rounds that warm up are not counted. A step that takes longer than the limit ends its system. `parameters`
-    are what the page tells of the size.
+    Warm-up rounds are not counted. A system leaves when a step takes longer than the limit. `parameters` are
+    what the page says about the size.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The page `docs/benchmarks.md`, made of the results that were kept: nothing is measured here."""
+"""Renders the page `docs/benchmarks.md` from saved results: nothing is measured here."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PICTURES = "images/benchmarks"
 EXPLANATIONS = Path(__file__).parents[1] / "explanations"
 
 HEADING = Path(__file__).with_name("heading.md")
-"""How to read and to run it: what stands before all sections."""
+"""The text before all sections: how to read and to run the benchmarks."""
 
 
 def explanation(section: str, directory: Path = EXPLANATIONS) -> str:
-    """What was found out about a section, written by hand."""
+    """The findings about a section, written by hand."""
     path = directory / f"{section}.md"
     return path.read_text().strip() if path.exists() else ""
 
@@ -44,8 +44,9 @@ def markdown(part: Part, explained: str) -> str:
 def _standing(part: Part) -> list[str]:
     assert part.behind is not None
     if not part.behind:
-        return ["Headgate is the fastest of its engine, or within 5 % of it, in every step.", ""]
-    return ["Behind the fastest peer by more than 5 %:", "", *(f"- {one.text()}" for one in part.behind), ""]
+        told = "In every step, Headgate is the fastest system on the same engine, or at most 5 % slower."
+        return [told, ""]
+    return ["Slower than the fastest peer by over 5 %:", "", *(f"- {one.text()}" for one in part.behind), ""]
 
 
 def _made_by(run: Run) -> str:
@@ -58,7 +59,7 @@ def _made_by(run: Run) -> str:
 
 
 def page(parts: Sequence[Part]) -> str:
-    """The whole page, of at least one section."""
+    """The whole page, with at least one section."""
     first = parts[0].run
     sizes = {part.run.size for part in parts}
     command = "make bench-full" if sizes == {"full"} else "make bench"
@@ -68,7 +69,7 @@ def page(parts: Sequence[Part]) -> str:
     summary = [f"{len(bars) - len(missed)} of {len(bars)} promises hold.", ""]
     if missed:
         summary += [*(f"- {text}" for text in missed), ""]
-    small = [] if sizes == {"full"} else ["Some sections are of small sizes, as their last lines say.", ""]
+    small = [] if sizes == {"full"} else ["Some sections have small sizes; their last lines say so.", ""]
     body = [markdown(part, explanation(part.run.section)) for part in parts]
     head = HEADING.read_text().format(command=command, machine=first.machine)
     return "\n".join([head, *small, *summary, *contents, *body]).rstrip() + "\n"

@@ -1,4 +1,4 @@
-"""A section of the page: what was done, tables, promises, and where Headgate is behind."""
+"""A section of the page: a description, tables, promises, and where Headgate is slower."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from benchmarks.harness.record import Run
 from benchmarks.pages.picture import Picture
 
 NEAR = 1.05
-"""Within so much of the fastest counts as equally fast."""
+"""Times within this factor of the fastest count as equally fast."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A promise: what was measured must not be above `limit`. None: it could not be measured."""
+    """A promise: `measured` must not be above `limit`. None: it could not be measured."""
 
     what: str
     measured: float | None
@@ -35,7 +35,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Cells as texts. `title` stands above it, if there are several."""
+    """Cells as strings. `title` is shown above the table, if there are several."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -48,7 +48,7 @@ class Table:
         return "\n".join([*([f"**{self.title}**", ""] if self.title else []), *lines])
 
     def is_figure(self, position: int) -> bool:
-        """Whether the cells of a column are numbers, as those that stand to the right."""
+        """Whether the cells of a column are numbers, which are right-aligned."""
         cells = [row[position].replace(",", "") for row in self.rows]
         known = [cell for cell in cells if cell and cell != "–"]
         return bool(known) and all(cell.replace(".", "", 1).isdigit() for cell in known)
@@ -71,7 +71,7 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A section as it is shown."""
+    """The contents of a section."""
 
     run: Run
     title: str
@@ -107,7 +107,7 @@ def is_limit(system: str) -> bool:
 
 
 def behind(run: Run, ours: Mapping[str, str], labels: Sequence[str] | None = None) -> list[Behind]:
-    """Where a peer of the same engine is faster by more than a twentieth. `ours`: our system by engine."""
+    """The steps in which a peer of the same engine is faster by over 5 %. `ours`: our system by engine."""
     found = []
     for engine, mine in ours.items():
         for label in run.labels() if labels is None else labels:
@@ -127,7 +127,7 @@ def behind(run: Run, ours: Mapping[str, str], labels: Sequence[str] | None = Non
 
 
 def medians(run: Run, ours: Mapping[str, str], digits: int = 2) -> list[Table]:
-    """For each engine a table: the steps down, the systems across, and the part of the best peer's time."""
+    """A table per engine: steps as rows, systems as columns, and the ratio to the best peer's time."""
     tables = []
     for engine in engines_of(run):
         names = systems_of(run, engine)

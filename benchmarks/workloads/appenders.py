@@ -1,4 +1,4 @@
-"""Many writers that append to one table at the same moment, until all have committed."""
+"""Many writers that append to one table at the same time, until all have committed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ from benchmarks.harness.workload import Size, Step, Workload
 from benchmarks.pages.part import Bar, Part, Table, behind, number
 from benchmarks.pages.picture import Bars
 from benchmarks.workloads.section import Section
-
-from headgate.testing.s3 import S3Server, s3_server
+from tests.servers.s3 import S3Server, s3_server
 
 NAME = "appenders"
 WRITERS = {Size.TINY: (2,), Size.SHORT: (1, 4, 16, 32), Size.FULL: (1, 4, 16, 32)}
@@ -36,14 +35,14 @@ COMMITS = {
     ON_S3: {Size.TINY: 2, Size.SHORT: 32, Size.FULL: 64},
     SPARK: {Size.TINY: 2, Size.SHORT: 32, Size.FULL: 32},
 }
-"""How many the writers make in all, however many they are: as many as can be waited for, of the slowest."""
+"""The total number of commits, whatever the number of writers: as many as the slowest system can finish."""
 ROUNDS = {Size.TINY: 1, Size.SHORT: 1, Size.FULL: 5}
 PROCESSES = 4
 HANDLES = HEADGATE.also("handles of their own", shared=False)
 
 
 def far(system: System) -> str:
-    """Its name where it is measured on the server besides."""
+    """The name of the system when it is also measured on the server."""
     return f"{system.name}, {ON_S3}"
 
 
@@ -65,7 +64,7 @@ def measure(bench: Bench) -> Run:
         groups = [(HEADGATE, HANDLES, HEADGATE_UNSYNCED, DELTA_RS, PYICEBERG), _on_s3(server)]
         if bench.on_spark:
             groups.append((HEADGATE_SPARK, DELTA_SPARK, ICEBERG_SPARK))
-        # One engine after the other: only systems of the same one are compared.
+        # One engine after the other: only systems of the same engine are compared.
         return reduce(Run.with_engine, [_measured(bench, systems) for systems in groups])
 
 
@@ -95,7 +94,7 @@ def _measured(bench: Bench, systems: Sequence[System]) -> Run:
             {"writers": list(writers), "commits": {engine: commits}, "processes": PROCESSES},
             round_,
             rounds=ROUNDS[bench.size],
-            # Every round has processes and tables of its own, so there is nothing to warm up.
+            # Every round has processes and tables of its own, so no warm-up is needed.
             warm_up=0,
             limit_seconds=900,
         )
@@ -140,14 +139,14 @@ def part(run: Run) -> Part:
         run=run,
         title="Many writers",
         text=f"""
-Writers append to one table at the same moment, each as often as the others, until they have committed so
-often in all: {commits[IN_PROCESS]} times on a local disk, {commits[ON_S3]} times on an S3 API server of this
-machine, {commits.get(SPARK, 0)} times on Spark. Without Spark they are threads of up to
-{run.parameters["processes"]} processes, and the data file is there already; on Spark they are threads of one
-session, and each append writes ten rows. Everybody has the retries that come as default (without end in
-Headgate, until its time is over; 15 in delta-rs; 4 in pyiceberg); whoever is refused all the same counts a
-failure and tries again, until all rows are in. The threads of a process share a handle of Headgate, as is
-usual; with handles of their own they still take turns, and see what the others have read.
+Writers append to one table at the same time. Each makes the same number of commits, until they have made
+{commits[IN_PROCESS]} in all on a local disk, {commits[ON_S3]} on an S3 API server of this machine, and
+{commits.get(SPARK, 0)} on Spark. Without Spark, the writers are threads of up to
+{run.parameters["processes"]} processes, and the data file exists already. On Spark, they are threads of one
+session, and each append writes ten rows. Every system uses its default retries (unlimited until the timeout
+in Headgate, 15 in delta-rs, 4 in pyiceberg). A writer that is still rejected counts a failure and tries
+again, until all rows are committed. The threads of a process share a Headgate handle, as is usual. With
+handles of their own they still take turns, and share what the others have read.
 """,
         tables=[Table(("", "writers", "commits/s", "failures", "headgate / this"), rows)],
         bars=[

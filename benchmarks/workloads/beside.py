@@ -1,4 +1,4 @@
-"""Many writers with and without compactors beside them: nobody is refused, and ingestion hardly notices."""
+"""Many writers while compactors run, and without: no writer gets a conflict, ingestion hardly slows down."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def measure(bench: Bench) -> Run:
             {"writers": WRITERS, "compactors": COMPACTORS, "commits": commits},
             round_,
             rounds=ROUNDS[bench.size],
-            # Every round has processes and a lake of its own, so there is nothing to warm up.
+            # Every round has processes and a lake of its own, so no warm-up is needed.
             warm_up=0,
             limit_seconds=3600,
         )
@@ -59,12 +59,12 @@ def part(run: Run) -> Part:
     ]
     return Part(
         run=run,
-        title="Writers beside compactors",
+        title="Writers and compactors at the same time",
         text=f"""
 {run.parameters["writers"]} processes append, delete, update and upsert rows in the same partitions of one
-table on a local disk, {run.parameters["commits"]} commits each, with the usual settings; once with
-{run.parameters["compactors"]} processes beside them that compact over and over, and once without. No writer
-may see a conflict, and in the end every row must be as its writer left it.
+table on a local disk, {run.parameters["commits"]} commits each, with default settings. They run once with
+{run.parameters["compactors"]} other processes that compact continuously, and once without. No writer may
+get a conflict, and in the end every row must be as its writer left it.
 """,
         tables=[Table(("", "seconds", "commits/s", "compactions", "files at the end"), rows)],
         bars=(Bar("ingestion with compactors / without", run.ratio(name, name, BESIDE, ALONE), SLOWER),),

@@ -1,4 +1,4 @@
-"""One writer that appends one prepared data file after the other: metadata and commit, nothing else."""
+"""One writer that appends prepared data files one after the other: only metadata and commit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DURABLE = {
 
 
 def measure(bench: Bench) -> Run:
-    """In turns of a few commits. Whoever has used up its time takes part no more."""
+    """In turns of a few commits. A system that has used up its time takes no further part."""
     commits, limit = COMMITS[bench.size], LIMIT_SECONDS[bench.size]
     run = bench.run_of(NAME, {"commits": commits, "turn": TURN, "limit_seconds": limit})
     with bench.running(SYSTEMS, run) as subjects:
@@ -49,14 +49,14 @@ def measure(bench: Bench) -> Run:
                 samples[subject.name] += reply.samples
         for subject in subjects:
             _keep(subject.record.step(LABEL), samples[subject.name])
-            # The table itself says how many commits there are.
+            # The table itself reports the number of commits.
             counted = subject.ask(Step("commits"), limit)
             assert counted.answer == len(samples[subject.name]), (subject.name, counted)
     return run
 
 
 def _keep(step: object, samples: list[float]) -> None:
-    """What the page shows: of thousands of times, some numbers and a line."""
+    """Keeps what the page shows: of thousands of times, some numbers and a line."""
     if not samples:
         return
     some = min(100, max(1, len(samples) // 10))
@@ -77,7 +77,7 @@ def _quantile(samples: Sequence[float], share: float) -> float:
 
 
 def _line(samples: Sequence[float]) -> list[tuple[int, float]]:
-    """Medians of so many equal stretches, each at its end."""
+    """The medians of equal intervals, each at its end."""
     size = max(1, len(samples) // POINTS)
     return [
         (end, statistics.median(samples[end - size : end])) for end in range(size, len(samples) + 1, size)
@@ -85,14 +85,14 @@ def _line(samples: Sequence[float]) -> list[tuple[int, float]]:
 
 
 def at(run: Run, system: str, commits: int) -> float | None:
-    """How long a commit of a system took when so many were there."""
+    """How long a commit of a system took after this many commits."""
     line = run.fact(system, LABEL, "line")
     known = [seconds for end, seconds in line or () if end <= commits]
     return known[-1] if known else None
 
 
 def ratio(run: Run, ours: str, theirs: str) -> float | None:
-    """Our part of their time, where both have been for the longest."""
+    """Our time divided by theirs, at the largest number of commits that both reached."""
     reached = [run.fact(name, LABEL, "commits") for name in (ours, theirs)]
     if None in reached:
         return None
@@ -115,11 +115,12 @@ def part(run: Run) -> Part:
         run=run,
         title="Commit latency",
         text=f"""
-One writer with a warm handle appends one prepared data file after the other to one table on a local disk:
-metadata and commit only, {run.parameters["commits"]:,} commits, in turns of {run.parameters["turn"]}. A
-system that has used {run.parameters["limit_seconds"]:g} s takes part no more: `commits` says how far it
-came. `first` and `last`: median of the first and the last 100 commits (a tenth, if there are fewer than
-1,000); `growth`: last / first. `headgate / this`: where both have been for the longest.
+One writer with a warm handle appends prepared data files, one after the other, to one table on a local
+disk. This measures metadata and commit only. There are {run.parameters["commits"]:,} commits, and the
+systems take turns of {run.parameters["turn"]}. A system stops after it has used
+{run.parameters["limit_seconds"]:g} s; `commits` shows how far it got. `first` and `last`: median of the
+first and the last 100 commits (a tenth, if there are fewer than 1,000). `growth`: last / first. `headgate /
+this`: measured at the largest number of commits that both reached.
 """,
         tables=[
             Table(

@@ -91,9 +91,9 @@ def part(run: Run) -> Part:
         title="Small commits and compaction",
         text=f"""
 {commits[IN_PROCESS]} appends (on Spark {commits.get(SPARK, 0)}) of {run.parameters["rows"]:,} rows each,
-one after the other, then compaction of the table; an aggregation over all rows before and after it; warm.
-Every system compacts with what it recommends: `Lake.compact`, `OPTIMIZE`, `rewrite_data_files`,
-`optimize.compact`. No row may change by it.
+one after the other, then a compaction of the table, with an aggregation over all rows before and after it;
+warm. Every system compacts in its recommended way: `Lake.compact`, `OPTIMIZE`, `rewrite_data_files`,
+`optimize.compact`. The compaction must not change any row.
 """,
         tables=[*tables, Table(("", "files before", "files after"), files)],
         pictures={

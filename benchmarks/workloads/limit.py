@@ -1,4 +1,4 @@
-"""Headgate on Spark beside the plain files that Spark itself writes and reads: what transactions cost."""
+"""Headgate on Spark compared with plain files that Spark writes and reads: the cost of transactions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def measure(bench: Bench) -> Run:
             round_,
             before=[Step("load", {"rows": bench.datasets.rows(rows)}), Step("write", {"table": "base"})],
             rounds=ROUNDS[bench.size],
-            # Spark compiles what it runs often: the first rounds of a session are no measure of it.
+            # Spark compiles code that runs often, so the first rounds of a session are not representative.
             warm_up=2,
         )
     )
@@ -45,19 +45,20 @@ def part(run: Run) -> Part:
     systems = (ours, limit, PARQUET_WITH_IDS.name)
     return Part(
         run=run,
-        title="Beside plain Parquet",
+        title="Comparison with plain Parquet",
         text=f"""
-{run.parameters["rows"]:,} rows of 5 columns (long, int, double, string, timestamp) on a local disk, warm;
-the rows to be written are kept in memory by Spark, and the full scan goes to the `noop` sink. Plain Parquet
-has no transactions and syncs nothing: it is the limit of what Spark can do. All are in one session, and one
-is measured right after the other, each time another one first. A ratio is of a round; shown is the median of
-all rounds, with the quarter below and above it. Rounds of one system differ by more than what is promised, so
-medians of each system alone would not tell. With field ids: plain Parquet whose columns are written with
-numbers, as Iceberg wants it; Spark has no other way to give a column one than to project it anew.
+{run.parameters["rows"]:,} rows of 5 columns (long, int, double, string, timestamp) on a local disk, warm.
+Spark keeps the rows to be written in memory, and the full scan goes to the `noop` sink. Plain Parquet has
+no transactions and syncs nothing: it is the limit of what Spark can do. All systems run in one session, one
+right after the other, and each round starts with another one. Each ratio is computed within a round; the
+table shows the median of all rounds with its quartiles. Medians of each system alone would not show the
+difference, because the rounds of one system differ by more than the promised limits. `with field ids`:
+plain Parquet whose columns are written with ids, as Iceberg requires. Spark's only way to give a column an
+id is another projection.
 """,
         tables=[
             Table(
-                ("s", *systems, "headgate / Parquet", "a quarter is below", "a quarter is above"),
+                ("s", *systems, "headgate / Parquet", "lower quartile", "upper quartile"),
                 [
                     (
                         label,

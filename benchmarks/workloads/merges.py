@@ -1,4 +1,4 @@
-"""Changing few rows of many: MERGE, upsert and delete, beside reading the table once and writing it anew."""
+"""Changes to a few of many rows: MERGE, upsert and delete, compared with reading and rewriting the table."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ READ, WRITE, ANEW = "read the table", "write the changed rows, 1 %", "write the 
 MERGE, MERGE_MANY, UPSERT = "merge, 1 %", "merge, 10 %", "upsert, 1 %"
 DELETE = "delete, 0.1 %"
 AFTER_MERGE, AFTER_UPSERT = "read after the merge", "read after the upsert"
-"""Without Spark not everybody merges, but all upsert."""
+"""Without Spark, not every system has MERGE, but all have upsert."""
 COMPARED = (MERGE, MERGE_MANY, UPSERT, DELETE, AFTER_MERGE, AFTER_UPSERT)
 
 
 def measure(bench: Bench) -> Run:
-    """On Spark with many rows, without Spark with fewer: these are for tables that fit into memory."""
+    """On Spark with many rows; without Spark with fewer, for tables that fit into memory."""
     run = _measured(bench, OF_PYTHON, PYTHON_ROWS[bench.size], on_spark=False)
     if bench.on_spark:
         spark = _measured(bench, (*OF_SPARK, PARQUET), ROWS[bench.size], on_spark=True)
@@ -95,30 +95,30 @@ def part(run: Run) -> Part:
         return number(run.ratio(ours, ours, label, other))
 
     limits = Table(
-        (ours, "/ reading the table once", "/ reading it and writing the changed rows", "/ writing it anew"),
+        (ours, "/ reading the table once", "/ reading it and writing the changed rows", "/ rewriting it"),
         [
             (label, part_of(label, READ), number(beside(label)), part_of(label, ANEW))
             for label in (MERGE, MERGE_MANY, UPSERT, DELETE)
             if run.median(ours, label) is not None
         ],
-        "Beside what cannot be done without",
+        "Compared with the unavoidable work",
     )
     return Part(
         run=run,
         title="Merges and deletes",
         text=f"""
-On Spark into {run.parameters["rows"]:,} rows, without Spark into {run.parameters["python_rows"]:,}; 5
-columns, on a local disk, warm; every change on a table of its own. One of ten changed rows is new, the
-others are spread over all files. The merge sets one column, the upsert all of them; the delete takes one
-row in a thousand, spread too. Everybody changes rows in the way that rewrites least: Headgate and Iceberg
-merge-on-read, Delta Lake with deletion vectors. Nobody who merges can do less than read the table once and
-write the changed rows: that is what the promises compare with. Each merge makes a dozen small jobs of
-Spark, so the ratio is better the larger the table is.
+{run.parameters["rows"]:,} rows on Spark and {run.parameters["python_rows"]:,} without Spark, with 5
+columns, on a local disk, warm; every change runs on a table of its own. One of ten changed rows is new, the
+others are spread over all files. The merge sets one column, the upsert all of them; the delete removes one
+row in a thousand, also spread. Each system changes rows in the way that rewrites least: Headgate and
+Iceberg use merge-on-read, Delta Lake deletion vectors. Any merge has to read the table once and write the
+changed rows, so the promises compare with this minimum. Each merge runs a dozen small Spark jobs, so the
+ratio improves with the size of the table.
 """,
         tables=[*medians(run, OURS), *([limits] if limits.rows else [])],
         bars=(
-            Bar("merge, 1 %, beside one read and a write of the changed rows", beside(MERGE), 1.5),
-            Bar("upsert, 1 %, beside one read and a write of the changed rows", beside(UPSERT), 1.5),
+            Bar("merge, 1 % / one read and a write of the changed rows", beside(MERGE), 1.5),
+            Bar("upsert, 1 % / one read and a write of the changed rows", beside(UPSERT), 1.5),
         ),
         pictures={
             f"{NAME}-{slug(engine)}": Bars(

@@ -1,4 +1,4 @@
-"""Opening what has a long history: a handle that has seen nothing, up to what the table is now."""
+"""Opening a table with a long history: a new handle reads the current state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def label(versions: int) -> str:
 
 
 def measure(bench: Bench) -> Run:
-    """Commits by commits; whoever needs too long for them has fewer, and the page says how many."""
+    """Commit by commit. A system that needs too long makes fewer commits, and the page says how many."""
     few, many = VERSIONS[bench.size]
     limit = LIMIT_SECONDS[bench.size]
     run = bench.run_of(NAME, {"versions": [few, many], "limit_seconds": limit})
@@ -66,10 +66,9 @@ def part(run: Run) -> Part:
         run=run,
         title="Opening a long history",
         text=f"""
-A handle that has seen nothing opens a table on a local disk and tells how many rows it has; the process is
-warm. The versions are commits of one file each. A system that needed more than
-{run.parameters["limit_seconds"]:g} s to make them has fewer, as `versions` tells: its time would be longer
-otherwise.
+A new handle in a warm process opens a table on a local disk and reports its number of rows. The versions
+are commits of one file each. A system that needed more than {run.parameters["limit_seconds"]:g} s to make
+them has fewer, as `versions` shows; with all of them its time would be longer.
 """,
         tables=[
             Table(

@@ -1,4 +1,4 @@
-"""Which files a read must look at, among many: planning alone, by a handle that has seen nothing."""
+"""Finding the files that a read needs, among many: only planning, with a new handle."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def label(files: int, predicate: str) -> str:
 
 
 def measure(bench: Bench) -> Run:
-    """Iceberg's readers plan the very table that Headgate made; delta-rs one with the same files."""
+    """Iceberg's readers plan the very table that Headgate wrote; delta-rs plans one with the same files."""
     sizes, partitions = FILES[bench.size], PARTITIONS[bench.size]
     run = bench.run_of(NAME, {"files": list(sizes), "partitions": partitions})
     others = (ICEBERG_SPARK,) if bench.on_spark else ()
@@ -72,11 +72,11 @@ def part(run: Run) -> Part:
         run=run,
         title="Planning",
         text=f"""
-Which files in {run.parameters["partitions"]} partitions on a local disk a read must look at; cold: the
-table is opened anew each time. pyiceberg and Iceberg's Java API (in the session of Iceberg on Spark) plan
-the very table that Headgate wrote; delta-rs one with the same files and bounds, and a checkpoint. The last
-predicate is of no partition: every file is asked for its bounds. Planning alone cannot be asked of Delta on
-Spark.
+Finding the files that a read must open, among {run.parameters["partitions"]} partitions on a local disk.
+Cold: the table is opened again each time. pyiceberg and Iceberg's Java API (in the session of Iceberg on
+Spark) plan the same table that Headgate wrote; delta-rs plans one with the same files and bounds, and a
+checkpoint. The last predicate names no partition, so it depends on the column bounds of every file. Delta
+on Spark has no way to plan without reading.
 """,
         tables=[
             Table(("ms", "found", *names, "headgate / pyiceberg", "headgate / delta-rs"), rows),

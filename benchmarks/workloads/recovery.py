@@ -1,4 +1,4 @@
-"""A writer that is killed while it appends: how long until the next has committed, and is anything lost."""
+"""A writer is killed while it appends: how long until the next commit, and is anything lost?"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OURS = {IN_PROCESS: HEADGATE.name}
 
 
 def measure(bench: Bench) -> Run:
-    """Every round in processes of its own: one is killed at a random moment, the other recovers."""
+    """Every round uses new processes: one is killed at a random time, the other recovers."""
     rounds, commits = ROUNDS[bench.size], COMMITS[bench.size]
     chance = random.Random(7)
     run = bench.run_of(NAME, {"rounds": rounds, "commits": commits})
@@ -60,13 +60,13 @@ def _one(bench: Bench, system: System, record: SystemRun, name: str, commits: in
     record.step(LABEL).facts = {
         "lost": known["lost"] + len(set(told) - set(found)),
         "doubled": known["doubled"] + len(found) - len(set(found)),
-        # Decided, but the writer died before it was told.
+        # Committed, but the writer died before it received the result.
         "unacknowledged": known["unacknowledged"] + len(set(found) - set(told)),
     }
 
 
 def _killed(system: System, place: Path, commits: int, share: float) -> list[int]:
-    """The numbers that a writer was told to be committed before it was killed in the midst of one."""
+    """The numbers whose commits were reported to a writer before it was killed during the next one."""
     told = place / "told"
     process = _process(system, place)
     try:
@@ -76,7 +76,7 @@ def _killed(system: System, place: Path, commits: int, share: float) -> list[int
         while len(_lines(told)) < commits and time.monotonic() < until and process.is_running:
             time.sleep(0.005)
         moments.append(time.monotonic())
-        # Somewhere in the next commit, as long as they take here.
+        # At a random time within the next commit, whose length is estimated here.
         time.sleep(share * (moments[1] - moments[0]) / commits)
     finally:
         process.kill()
@@ -84,7 +84,7 @@ def _killed(system: System, place: Path, commits: int, share: float) -> list[int
 
 
 def _lines(told: Path) -> list[str]:
-    """Whole lines: the last one may be cut."""
+    """The complete lines: the last one may be cut."""
     return told.read_text().rpartition("\n")[0].split() if told.exists() else []
 
 
@@ -98,12 +98,12 @@ def part(run: Run) -> Part:
         run=run,
         title="Recovery after a crash",
         text=f"""
-A process that appends row after row is killed with SIGKILL at a random moment, {run.parameters["rounds"]}
-times. A new process opens the table, does what the system offers for recovery (`Lake.recover`; the others
-have nothing to do, or nothing that does it), and appends one more row; cold, without the time to import
-anything. `lost`: rows that the dead writer was told to be committed and that are gone. `doubled`: rows that
-are there twice. `unannounced`: rows that are there though their writer died before it was told. Headgate's
-recovery also publishes the table for other engines and completes the audit trail.
+A process that appends row after row is killed with SIGKILL at a random time, {run.parameters["rounds"]}
+times. A new process opens the table, runs the system's recovery (`Lake.recover`; the others have none, or
+none that applies), and appends one more row; cold, without the time for imports. `lost`: rows whose commit
+was reported to the dead writer and that are gone. `doubled`: rows that exist twice. `unannounced`: rows
+that exist although their writer died before their commit was reported to it. Headgate's recovery also
+publishes the table for other engines and completes the audit trail.
 """,
         tables=[
             Table(

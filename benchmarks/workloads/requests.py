@@ -1,4 +1,4 @@
-"""What a small append costs on storage that is far away: requests, and how many wait for one another."""
+"""The cost of a small append on remote storage: requests, and how many wait for one another."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from benchmarks.harness.system import DELTA_RS, HEADGATE, PYICEBERG, System
 from benchmarks.harness.workload import Size, Step
 from benchmarks.pages.part import Bar, Part, Table, ms
 from benchmarks.workloads.section import Section
-
-from headgate.testing.s3 import Behaviour, S3Server, TracedRequest, round_trips, s3_server
+from tests.servers.s3 import Behaviour, S3Server, TracedRequest, round_trips, s3_server
 
 NAME = "requests"
 LABEL = "append of 1,000 rows"
@@ -30,11 +29,11 @@ DECISIONS: Mapping[str, Callable[[str], bool]] = {
     FILETRACKER: lambda path: "/control/log/" in path,
     DELTA_RS.name: lambda path: "/_delta_log/" in path and path.endswith(".json"),
 }
-"""The requests of which the last one to be answered makes the commit a fact."""
+"""The request of each system after which the commit is decided."""
 
 
 def systems(server: S3Server) -> tuple[System, ...]:
-    """A rename does not exist on S3."""
+    """S3 has no rename, so that strategy is left out."""
     ours = [
         replace(
             on_server(HEADGATE, server, strategy, strategy=strategy),
@@ -61,14 +60,14 @@ def measure(bench: Bench) -> Run:
     for name in run.systems:
         one = usual(run, name)
         for other in run.fact(name, LABEL, "seen") or ():
-            # One listing is enough to see what waits for what.
+            # One listing is enough to show which request waits for which.
             if other is not one:
                 other["trace"] = []
     return run
 
 
 def _append(server: S3Server, subject: Subject, number_: int) -> None:
-    """One append, and what the server saw of it. The first one warms up."""
+    """One append, and the requests that the server received. The first one warms up."""
     server.reset_counts()
     step = Step("append_small", {"number": number_ + 1}, LABEL, compared=False)
     reply = subject.ask(step, LIMIT_SECONDS)
@@ -93,24 +92,24 @@ def _seen(system: str, trace: Sequence[TracedRequest]) -> dict[str, Any]:
 
 
 def usual(run: Run, system: str) -> dict[str, Any] | None:
-    """The append with the fewest requests: the one that ends a window writes a checkpoint besides."""
+    """The append with the fewest requests: the one that ends a window also writes a checkpoint."""
     seen = run.fact(system, LABEL, "seen")
     listed = [one for one in seen or () if one["trace"]]
     return min(listed, key=lambda one: len(one["trace"]), default=None)
 
 
 def decided(run: Run, system: str) -> float | None:
-    """Seconds until the commit is a fact, in the median."""
+    """The median of the seconds until the commit is decided."""
     seen = [one["decided"] for one in run.fact(system, LABEL, "seen") or () if one["decided"] is not None]
     return statistics.median(seen) if seen else None
 
 
 def _decision(system: str, trace: Sequence[TracedRequest]) -> float | None:
-    """When the request was answered that made the commit a fact; None if it was none of this storage."""
+    """When the deciding request was answered; None if it did not go to this storage."""
     is_deciding = DECISIONS.get(system)
     if is_deciding is None:
         return None
-    # Before what follows the decision: markers of the log are written with it, checkpoints after it.
+    # Ignore what follows the decision: markers of the log are written with it, checkpoints after it.
     deciding = [one.ended for one in trace if one.kind in ("PUT", "POST") and is_deciding(one.path)]
     return max(deciding, default=None)
 
@@ -121,7 +120,7 @@ def _line(request: TracedRequest, start: float) -> str:
 
 
 def _short(request: TracedRequest) -> str:
-    """The key, without what is the same for all."""
+    """The key, without the part that is the same for all."""
     path = request.path.removeprefix("/lakes/").partition("/")[2]
     if request.kind == "LIST":
         return f"?{request.query[:80]}"
@@ -147,14 +146,14 @@ def part(run: Run) -> Part:
         traces.append((name, one["trace"]))
     return Part(
         run=run,
-        title="Requests to storage that is far away",
+        title="Requests to remote storage",
         text=f"""
 An append of 1,000 rows by a warm handle, on an S3 API server on loopback that adds
 {run.parameters["latency_ms"]} ms to every request; medians of {run.parameters["rounds"]}. *Round trips* are
-requests that wait for one another; those that are sent at once count as one. *Until decided*: from the
-first request until the commit is a fact that no crash can undo; *until it returns*: with all that follows,
-such as publishing the table for other engines. The requests are of a usual commit; every tenth version
-writes a checkpoint besides. The catalog of pyiceberg is a local file and costs no request.
+requests that wait for one another; requests that are sent at the same time count as one. *Until decided*:
+from the first request until no crash can undo the commit. *Until it returns*: with everything that follows,
+such as publishing the table for other engines. The requests are those of a usual commit; every tenth
+version also writes a checkpoint. The catalog of pyiceberg is a local file and costs no request.
 
 {_traces(traces)}
 """,

@@ -1,4 +1,4 @@
-"""Writing many rows at once, and reading them: all, some, and aggregated."""
+"""Writing and reading many rows: all, some, and aggregated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = "scans"
 ROWS = {Size.TINY: 2_000, Size.SHORT: 1_000_000, Size.FULL: 10_000_000}
 ROUNDS = {Size.TINY: 1, Size.SHORT: 5, Size.FULL: 5}
 READS = 3
-"""How often a round reads: reads are short, and two of one system differ."""
+"""The number of reads per round: reads are short, and vary."""
 OURS = {IN_PROCESS: HEADGATE.name, SPARK: HEADGATE_SPARK.name}
 WRITE = "write"
 BY_DAY = "write, partitioned by day"
@@ -64,12 +64,12 @@ def part(run: Run) -> Part:
         run=run,
         title="Writing and reading",
         text=f"""
-{run.parameters["rows"]:,} rows of 5 columns (long, int, double, string, timestamp) on a local disk; warm.
-Rows to be written are in memory: as Spark keeps them, or as Arrow. On Spark the full scan goes to the
-`noop` sink; without Spark it ends as an Arrow table. A round writes once and reads
-{READS} times. Headgate on Spark and plain Parquet share a session. Plain Parquet on the Sparks of the others
-shows what is owed to their release of Spark. By day: for information, Headgate brings the
-rows of a day together first and makes fewer files.
+{run.parameters["rows"]:,} rows of 5 columns (long, int, double, string, timestamp) on a local disk, warm.
+The rows to be written are in memory, as cached by Spark or as Arrow. On Spark, the full scan goes to the
+`noop` sink; without Spark, it produces an Arrow table. A round writes once and reads {READS} times.
+Headgate on Spark and plain Parquet share a session. Plain Parquet on the other systems' releases of Spark
+shows how much of a difference is due to the Spark release. The write partitioned by day is for information:
+Headgate first brings the rows of a day together and makes fewer files.
 """,
         tables=medians(run, OURS),
         pictures={

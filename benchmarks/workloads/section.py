@@ -12,7 +12,7 @@ from benchmarks.pages.part import Part
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """`measure` takes minutes or more; `part` is a function of what was kept."""
+    """`measure` takes minutes or more; `part` is a pure function of the saved results."""
 
     name: str
     measure: Callable[[Bench], Run]

@@ -1,4 +1,4 @@
-"""Commits of the log alone: each strategy on each storage, beside the limit of the disk."""
+"""Commits of the log only: each strategy on each storage, compared with the limit of the disk."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from benchmarks.harness.system import IN_PROCESS, System
 from benchmarks.harness.workload import Size, Step, Workload
 from benchmarks.pages.part import Part, Table, number
 from benchmarks.workloads.section import Section
-
-from headgate.testing.s3 import s3_server
+from tests.servers.s3 import s3_server
 
 NAME = "strategies"
 COMMITS = {Size.TINY: 10, Size.SHORT: 20, Size.FULL: 100}
@@ -30,7 +29,7 @@ DURABLE = System("durable files by hand", "benchmarks.adapters.headgate_log:Dura
 
 
 def _system(storage: str, strategy: str, **settings: Any) -> System:
-    # One process for all: it is the same code, and they take turns.
+    # One process for all systems: it is the same code, and they take turns.
     return System(
         f"{storage}: {strategy}",
         "benchmarks.adapters.headgate_log:LogCommits",
@@ -82,12 +81,12 @@ def part(run: Run) -> Part:
         )
     return Part(
         run=run,
-        title="Strategies",
+        title="Commit strategies",
         text="""
 Commits of one lake property, without tables; warm. `of a durable file`: how many durable files (written,
 synced, linked to a name, directory synced, by hand) the disk takes in the time of one commit; 1 is the
-limit of a conditional commit. The S3 API server is a test server in Python on loopback: its figures compare
-strategies, nothing else.
+limit of a conditional commit. The S3 API server is a test server in Python on loopback: its figures are
+only for comparing strategies.
 """,
         tables=[
             Table(

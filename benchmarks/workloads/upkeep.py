@@ -1,4 +1,4 @@
-"""Thousands of commits of one small file each, with compaction on: what a table keeps its shape by."""
+"""Thousands of commits of one small file each, with compaction on: how the table keeps its shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.workloads.section import Section
 
 NAME = "upkeep"
 NEAR_ONE_WRITE = 1.1
-"""How much longer than of the same rows written at once a read of the table may take."""
+"""How much longer a read may take than a read of the same rows written at once."""
 COMMITS = {Size.TINY: 40, Size.SHORT: 1000, Size.FULL: 10_000}
 POINTS = {Size.TINY: 2, Size.SHORT: 10, Size.FULL: 20}
 SCANS = {Size.TINY: 1, Size.SHORT: 5, Size.FULL: 9}
@@ -40,7 +40,7 @@ def measure(bench: Bench) -> Run:
 
 
 def _ingest(bench: Bench, subject: Subject, commits: int) -> None:
-    """The commits in turns, and after each of these a look at the table."""
+    """Makes the commits in turns, and checks the table after each turn."""
     turn = commits // POINTS[bench.size]
     points: list[dict[str, Any]] = []
     for first in range(0, commits, turn):
@@ -61,7 +61,7 @@ def _ingest(bench: Bench, subject: Subject, commits: int) -> None:
 
 
 def _compare_scans(bench: Bench, subject: Subject, commits: int) -> None:
-    """The table beside another that one commit has written, in turns."""
+    """Scans the table, and another one that a single commit has written, in turns."""
     _asked(subject, Step("write_at_once", {"commits": commits, "rows": ROWS}))
     for turn in range(SCANS[bench.size] + 1):
         bench.show(f"{NAME}: scan {turn} of {SCANS[bench.size]}")
@@ -103,15 +103,15 @@ def part(run: Run) -> Part:
     ]
     return Part(
         run=run,
-        title="Upkeep",
+        title="Regular compaction",
         text=f"""
 {run.parameters["commits"]:,} commits of one file with {run.parameters["rows"]:,} rows each, to
-{run.parameters["partitions"]} partitions in turn, on a local disk with the usual settings. The writer
-calls `Lake.compact` whenever the version divides by the divisor, {divisor}; that is no part of `commit`.
-`small`: the small segments of the partition that has most of them. `rewritten`: bytes that compaction has
-read, by bytes that were ingested. `open`, `plan` and `scan` are those of a handle that has seen nothing;
-the scan reads all rows with all columns. There are {last["levels"]} levels at the end, so a partition may
-have ({divisor} - 1) × {last["levels"]} small segments, and so many manifests may be there.
+{run.parameters["partitions"]} partitions in turn, on a local disk with default settings. The writer calls
+`Lake.compact` whenever the version is a multiple of the divisor, {divisor}; this is not part of `commit`.
+`small`: the number of small segments in the partition that has most of them. `rewritten`: bytes that
+compaction has read, divided by bytes that were ingested. `open`, `plan` and `scan` use a new handle; the
+scan reads all rows with all columns. There are {last["levels"]} levels at the end, so a partition may have
+({divisor} - 1) × {last["levels"]} small segments, and there may be as many manifests.
 """,
         tables=[
             Table(

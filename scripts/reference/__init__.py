@@ -1,1 +1,1 @@
-"""The reference pages, made from the code: `make reference`. A test says if one of them is stale."""
+"""Generates the reference pages from the code: `make reference`. A test fails if one of them is stale."""

@@ -12,24 +12,24 @@ from typing import Any
 
 import headgate as hg
 from headgate import hooks
-from headgate.iceberg.planning import Plan
-from headgate.merge import Merge
-from headgate.model.control_entry import ControlEntry, HookRun
-from headgate.model.metrics import Metrics
-from headgate.model.recovery import RecoveryReport
+from headgate.iceberg.scan.planning import Plan
+from headgate.lake.table import TableFile, TableSnapshot
+from headgate.model.control_entry import ControlEntry, HookRun, UndoRun
+from headgate.model.metrics import Activity, LakeMetrics, Metrics, Size, TableSize
 from headgate.model.replica import ReplicaMark, ReplicaReport
-from headgate.model.row_counts import RowCounts
+from headgate.model.reports import RecoveryNeed, RecoveryReport, RowCounts
 from headgate.model.table import PathChange
+from headgate.steward.hooks.runs import HooksRun
 from headgate.steward.rebuilding import RebuildReport
-from headgate.steward.recovery import HooksRun, OpenHook
-from headgate.table import TableFile, TableSnapshot
-from headgate.writing import TableWriter
+from headgate.steward.recovery import OpenHook
+from headgate.transaction.merge_builder import Merge
+from headgate.transaction.table_writer import TableWriter
 from scripts.reference.markdown import block, page
 
 INTRODUCTION = """
-`import headgate as hg` brings the names of the first two sections; those of hooks are in `headgate.hooks`.
-Objects of the last section are what methods return. A name that is not on this page can change at any time.
-Errors have a page of their own: [errors](errors.md).
+This page lists the public Python interface. `import headgate as hg` gives you the names in the first two
+sections; the names for hooks are in `headgate.hooks`. The last section lists objects that methods return. A
+name that is not on this page can change at any time. See [Errors](errors.md) for the exceptions.
 """
 FIRST = ("Lake", "Table", "Transaction", "LakeView", "RetryPolicy", "session", "fsck")
 RETURNED = (
@@ -41,11 +41,17 @@ RETURNED = (
     RowCounts,
     PathChange,
     Metrics,
+    LakeMetrics,
+    Activity,
+    Size,
+    TableSize,
     ControlEntry,
     HookRun,
+    UndoRun,
     OpenHook,
     HooksRun,
     RecoveryReport,
+    RecoveryNeed,
     RebuildReport,
     ReplicaMark,
     ReplicaReport,
@@ -78,7 +84,7 @@ def _section(name: str, thing: Any) -> str:
     parts = [f"### {name}"]
     if not isinstance(thing, type):
         return "\n\n".join([*parts, block(_signature(thing, thing.__name__)), _doc(thing)])
-    # The docstring that a dataclass makes by itself only repeats its fields.
+    # The default docstring of a dataclass only repeats its fields.
     made = dataclasses.is_dataclass(thing) and (thing.__doc__ or "").startswith(f"{thing.__name__}(")
     if not made:
         parts.append(_doc(thing))
@@ -141,7 +147,7 @@ def _returned(function: Any) -> str:
 
 
 def _signature(function: Any, name: str) -> str:
-    """As the source has it: defaults by their names, not as what they are at this moment."""
+    """The signature as in the source: defaults by their names, not by their current values."""
     if not inspect.isfunction(function):
         return name
     parsed = _parsed(function)
@@ -157,7 +163,7 @@ def _signature(function: Any, name: str) -> str:
 
 
 def _arguments(arguments: ast.arguments) -> Iterator[str]:
-    """Each argument on its own; text is not cut inside of brackets."""
+    """Each argument on its own; does not split inside brackets."""
     depth, start, text = 0, 0, ast.unparse(arguments)
     for position, letter in enumerate(text):
         depth += (letter in "([{") - (letter in ")]}")

@@ -10,12 +10,12 @@ import typer
 
 import headgate.cli  # noqa: F401  # so that all commands have joined the app
 from headgate.cli.app import app
-from headgate.cli.examples import examples_in
+from headgate.cli.options import examples_in
 from scripts.reference.markdown import anchored, block, code, page, table
 
 INTRODUCTION = """
-What `headgate COMMAND --help` says. [The command line](../cli.md) explains the commands in the order in which
-one needs them, with exit codes and formats.
+This page contains the output of `headgate COMMAND --help` for every command. [The command line](../cli.md)
+explains the commands in the order in which you need them, with exit codes and output formats.
 """
 
 
@@ -23,7 +23,7 @@ def commands_page() -> str:
     root: Any = typer.main.get_group(app)
     found = [*_commands(root, "headgate")]
     index = table(
-        ("command", ""),
+        ("command", "description"),
         ((f"[`{name}`](#{anchored(name)})", _first_sentence(command.help)) for name, command in found),
     )
     common = "\n\n".join(("## headgate", (root.help or "").strip(), _options(root), root.epilog or ""))
@@ -49,7 +49,7 @@ def _section(name: str, command: Any) -> str:
     parts = [f"## {name}", block(usage), (command.help or "").strip()]
     if arguments:
         rows = ((code(_metavar(argument)), argument.help or "") for argument in arguments)
-        parts.append(table(("argument", ""), rows))
+        parts.append(table(("argument", "description"), rows))
     parts.append(_options(command))
     shown = examples_in(command.epilog)
     if shown:
@@ -64,7 +64,7 @@ def _metavar(argument: Any) -> str:
 def _options(command: Any) -> str:
     options = [each for each in command.params if each.param_type_name == "option"]
     rows = ((code(_spelled(option)), _explained(option)) for option in options)
-    return table(("option", ""), rows)
+    return table(("option", "description"), rows)
 
 
 def _spelled(option: Any) -> str:
@@ -73,7 +73,7 @@ def _spelled(option: Any) -> str:
 
 
 def _kind(described: Any) -> str:
-    """What a value is: one of a few, or any of a type."""
+    """The kind of a value: one of a few choices, or a type."""
     if described.choices:
         return "|".join(str(choice) for choice in described.choices)
     return {int: "NUMBER", Path: "PATH"}.get(described.annotation, "TEXT")
@@ -83,7 +83,7 @@ def _explained(option: Any) -> str:
     text = option.help or ""
     default = option.default
     if not option.is_flag and isinstance(default, int | str) and default != "":
-        text += f" Usually {default}."
+        text += f" Default: {default}."
     if option.envvar:
-        text += f" Also from the environment: `{option.envvar}`."
+        text += f" Can also be set with the environment variable `{option.envvar}`."
     return text

@@ -1,4 +1,4 @@
-"""The errors: the tree, and for each its kind, when it is raised, what to do next, and the exit code."""
+"""The errors: the tree, and for each error its kind, when it is raised, the next step, and the exit code."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from scripts.reference.markdown import block, code, page
 
 INTRODUCTION = """
 Every error that Headgate raises on purpose is a `HeadgateError` with a stable `kind`, a `problem` and a
-`next_step`; with `--json` commands print all three. Which one it is tells what to do next, not where it came
-from. Those that are not in `headgate` itself are in `headgate.errors`.
-[Troubleshooting](../troubleshooting.md)
-goes through the usual causes.
+`next_step`; with `--json`, commands print all three. The class of an error says what you can do next, not
+where it was raised. Errors that are not in `headgate` itself are in `headgate.errors`.
+[Troubleshooting](../troubleshooting.md) covers the usual causes.
 """
 
 
@@ -28,7 +27,7 @@ def errors_page() -> str:
 def _tree(kind: type[HeadgateError], depth: int) -> Iterator[tuple[type[HeadgateError], int]]:
     yield kind, depth
     for child in kind.__subclasses__():
-        # Details of one operation, such as the conflicts that were found, are added by classes elsewhere.
+        # Classes elsewhere add details of one operation, such as the conflicts that were found.
         if child.__module__ == errors.__name__:
             yield from _tree(child, depth + 1)
 
@@ -36,5 +35,5 @@ def _tree(kind: type[HeadgateError], depth: int) -> Iterator[tuple[type[Headgate
 def _section(kind: type[HeadgateError], depth: int) -> str:
     is_a = "" if depth == 1 else f", is a `{kind.__bases__[0].__name__}`"
     facts = f"`kind` {code(kind.kind)}{is_a}, exit code {exit_code(kind('x'))}"
-    step = f"**Next**: {kind.usual_step}." if kind.usual_step else "**Next**: the error says."
+    step = f"**Next**: {kind.usual_step}." if kind.usual_step else "**Next**: see the error."
     return "\n\n".join((f"## {kind.__name__}", facts, inspect.getdoc(kind) or "", step))

@@ -1,4 +1,4 @@
-"""Which fields the code writes into an object on storage: read from the source of its encoder."""
+"""The fields that the code writes into an object on storage, read from the source of its encoder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 
 
 def written(encoder: Any) -> dict[str, bool]:
-    """The fields that a function writes, in its order; True for one that is always there.
+    """The fields that a function writes, in order; True for a field that is always present.
 
-    An encoder begins with a mapping, which it calls `fields` or returns, and adds to it what is not always
-    there.
+    An encoder starts with a mapping, which it calls `fields` or returns, and adds the optional fields to it.
     """
     tree = ast.parse(textwrap.dedent(inspect.getsource(encoder)))
     found: dict[str, bool] = {}
@@ -28,7 +27,7 @@ def _written_by(node: ast.AST) -> Iterator[tuple[str, bool]]:
         case ast.AnnAssign(target=ast.Name(id="fields"), value=ast.Dict() as first):
             yield from ((key, True) for key in _keys(first))
         case ast.AnnAssign(target=ast.Name(id="counts"), value=ast.Dict() as first):
-            # Those that are zero are left out.
+            # Fields that are zero are left out.
             yield from ((key, False) for key in _keys(first))
         case ast.Return(value=ast.Dict() as first):
             yield from ((key, True) for key in _keys(first))

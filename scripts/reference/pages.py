@@ -1,4 +1,4 @@
-"""Which pages there are, and what makes each of them."""
+"""The list of the reference pages, with the function that generates each of them."""
 
 from __future__ import annotations
 

@@ -5,46 +5,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from headgate.core.isolation import Isolation
-from headgate.core.refresh_plan import REFRESHED_AT, VIEW_SQL
-from headgate.core.settings import DELTAS, OF_LAKES, OF_TABLES, Quantity, Setting
-from headgate.iceberg.rolling import TARGET_SIZE
-from headgate.reading import ISOLATION
+from headgate.arrow.data_files import TARGET_SIZE
+from headgate.core.conflict.isolation import ISOLATION, Isolation
+from headgate.core.input.settings import DELTAS, FOLLOW_UP, OF_LAKES, OF_TABLES, Quantity, Setting
+from headgate.core.plans.refresh import REFRESHED_AT, VIEW_SQL
 from headgate.spark.session import DEFAULTS, REQUIRED
 from headgate.steward.hooks.nesting import VARIABLE
 from scripts.reference.markdown import code, page, table
 
 INTRODUCTION = """
-Properties are texts. Those of a lake are set with `lake.set_properties({…})`, those of a table with
-`create_table(…, properties={…})` and `table.set_properties({…})`; other names than these are yours, and
-are kept as they are. A value that a property cannot have is refused, when it is set or when it is used.
+This page lists the properties of lakes and tables, the settings of Spark sessions, and the environment
+variables that Headgate reads. The values of properties are strings. Set properties of a lake with
+`lake.set_properties({…})`, and properties of a table with `create_table(…, properties={…})` and
+`table.set_properties({…})`. You can also use names of your own; Headgate stores them unchanged. Values that
+are not allowed are rejected, either when you set them or when they are used.
 """
 _MODE = "`merge-on-read`, `copy-on-write`"
-_ROWS = "how {} changes rows: marked in delete files, or files written anew; [row changes](../row-changes.md)"
+_ROWS = "how {} changes rows: marked in delete files, or files rewritten; [row changes](../row-changes.md)"
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
-        "conflict.candidates": "how commits to be compared with are collected; the verdicts are the same, "
+        "conflict.candidates": "how the commits to compare with are collected; the verdicts are the same, "
         "`start` "
         "costs one LIST at the beginning",
         "conflict.early": "before an overwrite writes its rows, it is compared with the newest version and "
-        "with "
-        "what others announce, so that a doomed job ends in seconds",
-        "conflict.compaction": "whether changes of files that are about to be compacted are refused "
+        "with what "
+        "other writers announce, so that a job that cannot succeed ends in seconds",
+        FOLLOW_UP.name: "whether a commit returns after its tables are published and its control entry is "
+        "written (`inline`), or before, while a thread does this (`background`); "
+        "[what follows a commit](../how-a-commit-works.md#what-follows-a-commit)",
+        "conflict.compaction": "whether changes to files that are about to be compacted are rejected "
         "(`strict`)",
-        "clustering.allow_updates": "whether changes of files that are about to be clustered are refused, "
-        "or win "
-        "and cancel the clustering",
-        "compaction.min_inputs": "from how many small segments on a window of a path is compacted; "
+        "clustering.allow_updates": "whether changes to files that are about to be clustered are rejected, "
+        "or win and "
+        "cancel the clustering",
+        "compaction.min_inputs": "the number of small segments from which a window of a path is compacted; "
         "[compaction](../compaction.md)",
-        "compaction.delete_share": "beyond which share of deleted rows files are written anew",
-        DELTAS.name: "whether files that are written through Arrow may tell whole numbers and moments by "
-        "differences (DELTA_BINARY_PACKED), which are shorter and faster to read; `false` for readers that "
-        "do not know them, such as Iceberg on Spark before 1.10",
-        TARGET_SIZE: "how large data files should become; smaller ones are compacted",
+        "compaction.delete_share": "the share of deleted rows above which files are rewritten",
+        DELTAS.name: "whether files that are written through Arrow may store integers and timestamps as "
+        "differences (DELTA_BINARY_PACKED), which are shorter and faster to read. Off, because Iceberg on "
+        "Spark before 1.10 cannot read them with its vectorized reader; "
+        "[which readers can](../design/0018-how-columns-are-encoded.md)",
+        TARGET_SIZE: "the target size of data files; smaller ones are compacted",
     }
 )
-"""What the settings of `core.settings` mean. One without a meaning fails the build."""
+"""The meanings of the settings in `core.input.settings`. A setting without a meaning fails the build."""
 
 OTHERS_OF_TABLES: tuple[tuple[str, str, str, str], ...] = (
     (
@@ -60,7 +65,7 @@ OTHERS_OF_TABLES: tuple[tuple[str, str, str, str], ...] = (
         "write.distribution-mode",
         "`none`, `hash`, `range`",
         "`hash` if partitioned, else `range` if sorted, else `none`",
-        "how Spark spreads rows over tasks before they are written; `write.distribution` is taken too",
+        "how Spark distributes rows to tasks before it writes them; `write.distribution` is accepted too",
     ),
     (
         "write.parquet.compression-codec",
@@ -72,17 +77,17 @@ OTHERS_OF_TABLES: tuple[tuple[str, str, str, str], ...] = (
         "write.metadata.metrics.default, write.metadata.metrics.column.NAME",
         "`none`, `counts`, `truncate(n)`, `full`",
         "`truncate(16)`",
-        "how much manifests tell of columns",
+        "how detailed the column metrics in manifests are",
     ),
     (VIEW_SQL, "a query", "", "makes the table a materialized view; set by Headgate"),
-    (REFRESHED_AT, "a version", "", "of which version its rows are the result; set by Headgate"),
+    (REFRESHED_AT, "a version", "", "the version that its rows were computed from; set by Headgate"),
 )
 
 SPARK: tuple[tuple[str, str, str], ...] = (
     (
         "spark.headgate.files",
         "`auto`",
-        "`auto`, `native` or `arrow`: which way data moves; [Spark](../spark.md)",
+        "`auto`, `native` or `arrow`: how data files are read and written; [Spark](../spark.md)",
     ),
 )
 
@@ -91,9 +96,9 @@ ENVIRONMENT: tuple[tuple[str, str], ...] = (
         "HEADGATE_CONFIG",
         "the `headgate.toml` that commands take their hooks from, if `--config` is not given",
     ),
-    ("NO_COLOR, FORCE_COLOR, TERM", "whether a terminal gets colours, as everywhere"),
-    ("JAVA_HOME", "where Java is, for what needs Spark"),
-    ("PYSPARK_PYTHON", "the Python of executors; on this machine it is the one that runs, if it is not set"),
+    ("NO_COLOR, FORCE_COLOR, TERM", "whether terminal output has colours, as usual"),
+    ("JAVA_HOME", "the location of Java, for everything that needs Spark"),
+    ("PYSPARK_PYTHON", "the Python of executors; on this machine, the default is the running Python"),
     (
         "AWS_…, GOOGLE_…, AZURE_…",
         "credentials, region and endpoint of object storage; [storage](../storage.md)",
@@ -108,26 +113,27 @@ def settings_page() -> str:
         (code(one.name), _values(one), _usual_of_table(one), MEANINGS[one.name]) for one in OF_TABLES
     ]
     others = [(_names(name), *rest) for name, *rest in OTHERS_OF_TABLES]
-    head = ("property", "values", "usually", "")
+    head = ("property", "values", "default", "meaning")
     required = [(code(name), code(value)) for name, value in REQUIRED.items()]
     usual = [(code(name), code(_portable(value))) for name, value in DEFAULTS.items()]
     return page(
         "Settings",
         INTRODUCTION,
-        "## Of lakes",
+        "## Lake properties",
         table(head, lakes),
-        "## Of tables",
+        "## Table properties",
         table(head, others),
-        "These are checked when they are set; what the lake has too, the table decides:",
+        "The next properties are checked when you set them. If the lake has the same property, the value of "
+        "the table takes precedence:",
         table(head, overruling),
-        "## Of Spark sessions",
-        table(("setting", "usually", ""), [(code(name), *rest) for name, *rest in SPARK]),
-        "Set on every session that is given to Headgate:",
+        "## Spark settings",
+        table(("setting", "default", "meaning"), [(code(name), *rest) for name, *rest in SPARK]),
+        "Headgate sets these on every session that it uses:",
         table(("setting", "value"), required),
-        "Set by `hg.session()`, unless you say otherwise:",
+        "`hg.session()` sets these, unless you pass other values:",
         table(("setting", "value"), usual),
-        "## Of the environment",
-        table(("variable", ""), [(_names(name), meaning) for name, meaning in ENVIRONMENT]),
+        "## Environment variables",
+        table(("variable", "meaning"), [(_names(name), meaning) for name, meaning in ENVIRONMENT]),
     )
 
 
@@ -150,6 +156,6 @@ def _names(text: str) -> str:
 
 
 def _portable(value: str) -> str:
-    """A path of this machine is not part of a value."""
+    """The value without paths of this machine."""
     before, scheme, path = value.partition("file://")
     return f"{before}…/{path.rsplit('/', 1)[-1]}" if scheme else value

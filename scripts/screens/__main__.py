@@ -1,4 +1,4 @@
-"""Runs commands on a new lake, and keeps what a terminal shows as SVG in docs/screens: `make screens`."""
+"""Runs commands on a new lake, and saves the terminal output as SVG in docs/screens: `make screens`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rich.text import Text
 import headgate as hg
 from headgate.cli import output
 from headgate.cli.app import app
-from headgate.host import SystemHost
+from headgate.system.host import SystemHost
 
 DIRECTORY = Path(__file__).parent.parent.parent / "docs" / "screens"
 WIDTH = 104
@@ -32,17 +32,17 @@ SCREENS = {
         "headgate fsck ./lake --deep",
     ),
 }
-"""Pictures by name: the commands that each shows."""
+"""The pictures by name, with the commands that each shows."""
 
 
-# Rich's frame fetches its font from another host; every machine has a monospaced one.
+# Rich's frame loads its font from another host; every machine has a monospaced font.
 _FRAME = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL).replace(
     "Fira Code, monospace", "monospace"
 )
 
 
 class _Terminal(io.StringIO):
-    """Standard output that says it is a terminal."""
+    """Standard output that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def _fill(lake: hg.Lake) -> None:
-    """What the pictures show: a few commits of several programs."""
+    """Creates the contents of the pictures: a few commits of several programs."""
     orders = lake.create_table("sales.orders", "id BIGINT, customer STRING, amount DOUBLE")
     orders.append(
         pa.table({"id": [1, 2], "customer": ["ann", "bob"], "amount": [9.5, 12.0]}), args=["loader", "monday"]
@@ -87,13 +87,13 @@ def _picture(name: str, commands: tuple[str, ...]) -> None:
     for command in commands:
         screen.print(Text.assemble(("$ ", "bold green"), command))
         screen.print(Text.from_ansi(_shown(command)))
-    # The id is random otherwise, and the picture would change each time.
+    # Without this, the id would be random and the picture would change each time.
     svg = screen.export_svg(title="headgate", unique_id=f"headgate-{name}", code_format=_FRAME)
     (DIRECTORY / f"{name}.svg").write_text(svg)
 
 
 def _shown(command: str) -> str:
-    """What a terminal shows of a command, in colours, without the name of this machine."""
+    """The terminal output of a command, in colours, without the name of this machine."""
     terminal, errors = _Terminal(), io.StringIO()
     original = output.console
     output.console = lambda *, stderr=False: Console(  # noqa: ARG005 - nothing shown here goes there

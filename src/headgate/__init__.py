@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headgate import hooks
-    from headgate.core.expire_policy import ExpirePolicy
-    from headgate.core.log_entry import LogEntry
-    from headgate.core.retry import RetryPolicy
-    from headgate.examination import fsck
+    from headgate.core.conflict.retry import RetryPolicy
+    from headgate.core.history.log_entry import LogEntry
+    from headgate.core.retention.expire_policy import ExpirePolicy
     from headgate.hooks import Hook
-    from headgate.lake import Lake
-    from headgate.materializing import RefreshResult
-    from headgate.model.compaction import CompactionProgress, CompactionReport
-    from headgate.model.expiry import ExpireReport, VacuumReport
-    from headgate.model.fsck import Finding, FsckReport
+    from headgate.lake.fsck import fsck, repair
+    from headgate.lake.lake import Lake
+    from headgate.lake.lake_view import LakeView
+    from headgate.lake.materialized_views import RefreshResult
+    from headgate.lake.table import Table
+    from headgate.model.attempts import VersionAttempts
+    from headgate.model.fsck import CutOut, Finding, FsckReport, RepairReport
     from headgate.model.instant import Instant
-    from headgate.result import CommitResult, Diagnosis, Resolution
-    from headgate.table import Table
-    from headgate.transaction import Transaction
-    from headgate.view import LakeView
+    from headgate.model.reports import CompactionProgress, CompactionReport, ExpireReport, VacuumReport
+    from headgate.transaction.result import CommitResult, Diagnosis, Resolution
+    from headgate.transaction.transaction import Transaction
 
 __all__ = [
     "AlreadyExistsError",
@@ -52,6 +52,7 @@ __all__ = [
     "CompactionReport",
     "ConflictError",
     "CorruptLakeError",
+    "CutOut",
     "Diagnosis",
     "ExpirePolicy",
     "ExpireReport",
@@ -68,6 +69,7 @@ __all__ = [
     "LogEntry",
     "NotFoundError",
     "RefreshResult",
+    "RepairReport",
     "Resolution",
     "RetryPolicy",
     "StorageError",
@@ -75,35 +77,41 @@ __all__ = [
     "Transaction",
     "UnsupportedError",
     "VacuumReport",
+    "VersionAttempts",
     "__version__",
     "fsck",
     "hooks",
+    "repair",
     "session",
 ]
 
 
 _HOMES = MappingProxyType(
     {
-        "CommitResult": "headgate.result",
-        "CompactionProgress": "headgate.model.compaction",
-        "CompactionReport": "headgate.model.compaction",
-        "Diagnosis": "headgate.result",
-        "ExpirePolicy": "headgate.core.expire_policy",
-        "ExpireReport": "headgate.model.expiry",
+        "CommitResult": "headgate.transaction.result",
+        "CompactionProgress": "headgate.model.reports",
+        "CompactionReport": "headgate.model.reports",
+        "Diagnosis": "headgate.transaction.result",
+        "ExpirePolicy": "headgate.core.retention.expire_policy",
+        "ExpireReport": "headgate.model.reports",
+        "CutOut": "headgate.model.fsck",
         "Finding": "headgate.model.fsck",
         "FsckReport": "headgate.model.fsck",
         "Hook": "headgate.hooks",
         "Instant": "headgate.model.instant",
-        "Lake": "headgate.lake",
-        "LakeView": "headgate.view",
-        "LogEntry": "headgate.core.log_entry",
-        "RefreshResult": "headgate.materializing",
-        "Resolution": "headgate.result",
-        "RetryPolicy": "headgate.core.retry",
-        "Table": "headgate.table",
-        "Transaction": "headgate.transaction",
-        "VacuumReport": "headgate.model.expiry",
-        "fsck": "headgate.examination",
+        "Lake": "headgate.lake.lake",
+        "LakeView": "headgate.lake.lake_view",
+        "LogEntry": "headgate.core.history.log_entry",
+        "RefreshResult": "headgate.lake.materialized_views",
+        "RepairReport": "headgate.model.fsck",
+        "Resolution": "headgate.transaction.result",
+        "RetryPolicy": "headgate.core.conflict.retry",
+        "Table": "headgate.lake.table",
+        "Transaction": "headgate.transaction.transaction",
+        "VacuumReport": "headgate.model.reports",
+        "VersionAttempts": "headgate.model.attempts",
+        "fsck": "headgate.lake.fsck",
+        "repair": "headgate.lake.fsck",
     }
 )
 """Names that are loaded when they are first used: `headgate --help` waits for none of them."""

@@ -1,34 +1,43 @@
-"""Every error that Headgate raises, grouped by what the person or program that catches it does next.
+"""Every error that Headgate raises, grouped by what you do when you catch it.
 
 ```
 HeadgateError
-├── ConflictError            others were in the way      -> run it again on the new head
-├── CommitUnknownError       the answer is lost          -> do not retry; resolve() decides
+├── ConflictError            conflicting commits         -> retry on the new head
+├── CommitUnknownError       the outcome is unknown      -> do not retry; call resolve()
 ├── NotFoundError            lake, version, …            -> check the name
 ├── AlreadyExistsError       the name is taken           -> open it, or choose another
 ├── InvalidInputError        options, values             -> fix the call
-│   └── UnreadablePredicateError  not in our subset of SQL -> write it otherwise, or leave it to Spark
+│   └── UnreadablePredicateError  not in our subset of SQL -> rewrite it, or leave it to Spark
 ├── UnsupportedError         storage or format feature   -> choose another strategy, upgrade
 ├── StorageError             the environment             -> retry later
-│   ├── StorageRefusedError  certainly nothing changed   -> mend the cause (rights, space), retry
-│   └── NoAnswerError        it may have been done       -> read back before trusting anything
+│   ├── StorageRefusedError  nothing changed             -> fix the cause (permissions, space), retry
+│   └── NoAnswerError        it may have been done       -> read the state before you retry
 │       └── NotOfferedError  the service lacks it        -> use another strategy
-├── HookFailedError          the action of a hook failed -> mend the cause, run the hook again
+├── HookFailedError          the action of a hook failed -> fix the cause, run the hook again
 ├── CorruptLakeError         an invariant is broken      -> stop writing, run headgate fsck
 └── InternalError            our bug                     -> report it
 ```
 
-Each error has a stable `kind`, a `problem`, and a `next_step`, and survives pickling, because errors
-cross process boundaries.
+Each error has a stable `kind`, a `problem`, and a `next_step`. Errors can be pickled, because they cross
+process boundaries.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+import copy
+from typing import ClassVar, Self
+
+
+def shown(value: object, most: int = 80) -> str:
+    """A value as an error shows it: short, even if the value is too deep or too large to print."""
+    try:
+        return repr(value)[:most]
+    except Exception:  # noqa: BLE001 — of another type, too deep, or with an integer of thousands of digits
+        return f"a {type(value).__name__} that cannot be printed"
 
 
 class HeadgateError(Exception):
-    """The root of the tree. Catch it to catch everything that Headgate raises on purpose."""
+    """The base class of all errors that Headgate raises on purpose."""
 
     kind: ClassVar[str] = "error"
     usual_step: ClassVar[str] = ""
@@ -38,25 +47,33 @@ class HeadgateError(Exception):
         self.problem = problem
         self.next_step = self.usual_step if next_step is None else next_step
 
+    def after(self, done: str) -> Self:
+        """A copy of this error whose text also says what was done before it."""
+        told = copy.copy(self)
+        told.problem = f"{self.problem}; {done}"
+        told.args = (told.problem, *self.args[1:])
+        return told
+
     def __str__(self) -> str:
         return f"{self.problem}\n  next: {self.next_step}" if self.next_step else self.problem
 
 
 class ConflictError(HeadgateError):
-    """Other writers were in the way, and nothing changed.
+    """Other writers committed first, and nothing changed.
 
-    What they committed meanwhile contradicts this commit, or they were faster until its time was over.
+    Either their commits conflict with this one, or this commit lost every race until its retry budget was
+    used up.
     """
 
     kind = "conflict"
-    usual_step = "run it again on the new head"
+    usual_step = "retry it on the new head"
 
 
 class CommitUnknownError(HeadgateError):
-    """Storage failed at a moment after which nobody can tell yet whether the commit landed.
+    """The storage failed at a point after which it is unknown whether the commit succeeded.
 
-    What the storage said is in the text, and is the `__cause__`. Do not run the work again before it is
-    settled: it would be done twice if the commit did land.
+    The text contains the error of the storage, which is also the `__cause__`. Do not run the work again
+    before you have resolved the outcome: if the commit succeeded, the work would be done twice.
     """
 
     kind = "commit-unknown"
@@ -69,7 +86,7 @@ class CommitUnknownError(HeadgateError):
 
 
 class NotFoundError(HeadgateError):
-    """The named thing does not exist."""
+    """The named object does not exist."""
 
     kind = "not-found"
     usual_step = "check the name"
@@ -83,72 +100,74 @@ class AlreadyExistsError(HeadgateError):
 
 
 class InvalidInputError(HeadgateError):
-    """The call cannot be carried out as it was made. Nothing changed."""
+    """The arguments of the call are invalid. Nothing changed."""
 
     kind = "invalid-input"
     usual_step = "fix the call"
 
 
 class UnreadablePredicateError(InvalidInputError):
-    """The text of a predicate is not in the subset of SQL that is read here. Nothing changed.
+    """The predicate is not in the subset of SQL that Headgate can parse. Nothing changed.
 
-    Another engine may still read it; it then filters rows, and no file is skipped.
+    Another engine may still understand it. That engine then filters the rows, and no file is skipped.
     """
 
     kind = "unreadable-predicate"
-    usual_step = "see docs/predicates.md for what can be written"
+    usual_step = "see docs/predicates.md for the supported syntax"
 
 
 class UnsupportedError(HeadgateError):
-    """The storage, or this release, lacks what the call needs. Nothing changed."""
+    """The storage, or this release, lacks a feature that the call needs. Nothing changed."""
 
     kind = "unsupported"
     usual_step = "choose another strategy, or upgrade headgate"
 
 
 class StorageError(HeadgateError):
-    """Storage did not do its part."""
+    """The storage failed."""
 
     kind = "storage"
     usual_step = "check that the storage is reachable, then try again"
 
 
 class StorageRefusedError(StorageError):
-    """Storage refused the request, so it certainly changed nothing: no rights, no space, a bad name."""
+    """The storage rejected the request, so nothing changed: no permission, no space, a bad name."""
 
     kind = "storage-refused"
-    usual_step = "mend the cause, then try again"
+    usual_step = "fix the cause, then try again"
 
 
 class NoAnswerError(StorageError):
-    """Storage did not answer. The request may have been carried out, or may still be."""
+    """The storage did not answer. The request may have been carried out, or may still be."""
 
     kind = "storage-no-answer"
 
 
 class NotOfferedError(NoAnswerError):
-    """The service answered that it does not know such requests, so asking again is useless.
+    """The service answered that it does not support such requests, so retrying is useless.
 
-    For whoever must know what became of this one it is still doubt: a client below us that repeats requests
-    shows only the last answer, and another server may have carried out an earlier one.
+    The outcome of this request is still unknown: the storage client may repeat requests and show only the
+    last answer, and another server may have carried out an earlier one.
     """
 
     kind = "storage-not-offered"
-    usual_step = "choose a strategy that does not need it: headgate doctor names those that are safe"
+    usual_step = "choose a strategy that does not need it: headgate doctor lists the safe ones"
 
 
 class HookFailedError(HeadgateError):
-    """The action of a hook did not do its part. The commit that it ran after is not affected."""
+    """The action of a hook failed. The commit that triggered it is not affected."""
 
     kind = "hook-failed"
-    usual_step = "mend the cause, then run it again with headgate hooks retry"
+    usual_step = "fix the cause, then run it again with headgate hooks retry"
 
 
 class CorruptLakeError(HeadgateError):
-    """Something on storage breaks a rule that Headgate never breaks: it was changed by something else."""
+    """An object on storage breaks a rule that Headgate always keeps: something else changed it."""
 
     kind = "corrupt-lake"
-    usual_step = "stop writing to this lake; headgate fsck says what is damaged, and what to do about it"
+    usual_step = (
+        "stop writing to this lake; headgate fsck --deep reports what is damaged, and what to do about it"
+    )
 
 
 class InternalError(HeadgateError):
@@ -159,13 +178,13 @@ class InternalError(HeadgateError):
 
 
 class UnknownOutcomeNote(str):
-    """A note on a Ctrl-C: whether what it interrupted was committed is not known, and how to find out."""
+    """A note on a Ctrl-C: it is unknown whether the interrupted commit succeeded, and how to find out."""
 
     __slots__ = ()
 
 
 def interruption_before(error: BaseException) -> KeyboardInterrupt | None:
-    """The Ctrl-C that was being handled when `error` came, as from stopping what it had interrupted."""
+    """The Ctrl-C that was being handled when `error` was raised, if there was one."""
     before = error.__context__
     while before is not None and not isinstance(before, KeyboardInterrupt):
         before = before.__context__

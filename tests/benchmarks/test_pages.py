@@ -137,7 +137,7 @@ def test_an_unknown_section_is_refused(capsys: pytest.CaptureFixture[str]) -> No
     with pytest.raises(SystemExit) as raised:
         command.main(["no-such-section"])
     assert raised.value.code == 2
-    assert "there is no section no-such-section" in capsys.readouterr().err
+    assert "unknown section no-such-section" in capsys.readouterr().err
 
 
 def test_the_kept_page_is_that_of_the_kept_results() -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks import run as command
-from headgate.testing.s3 import TracedRequest, round_trips
+from tests.servers.s3 import TracedRequest, round_trips
 
 pytestmark = pytest.mark.slow
 
 OURS = {
     "commit-latency": "headgate",
+    "far-storage": "headgate, conditional",
     "appenders": "headgate",
     "scans": "headgate",
     "planning": "headgate",

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,15 +18,15 @@ from typer.testing import Result
 import headgate as hg
 from headgate.cli import output
 from headgate.cli.app import app
+from headgate.cli.demo.story import LOOK_FURTHER
 from headgate.cli.failure import error_json, exit_code
-from headgate.commit.layout import PLAIN
-from headgate.demo.story import LOOK_FURTHER
 from headgate.errors import NoAnswerError
+from headgate.log.layout import PLAIN
 from headgate.model.identifiers import Version
-from headgate.storage.intercept import intercepted
 from headgate.storage.location import SCHEMES
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Create, Failed, Get, Missing, Request
+from headgate.testing.intercept import intercepted
 from tests.cli.program import run, run_json
 
 COMMANDS = sorted(typer.main.get_group(app).commands)
@@ -42,7 +43,7 @@ def place(tmp_path: Path) -> Path:
 def test_init_shows_what_the_storage_promises(tmp_path: Path) -> None:
     result = run("init", tmp_path / "new")
     assert result.exit_code == 0
-    assert "of racing creates exactly one succeeds" in result.output
+    assert "exactly one of several concurrent creates succeeds" in result.output
     assert "with the strategy conditional" in result.output
     assert hg.Lake.open(tmp_path / "new").version == 0
 
@@ -57,7 +58,7 @@ def test_init_takes_a_strategy_and_a_divisor(tmp_path: Path) -> None:
 def test_log_is_lines_with_tabs_in_a_pipe(place: Path) -> None:
     lines = run("log", place).output.splitlines()
     assert lines[0].split("\t")[:3] == ["version", "committed (UTC)", "kind"]
-    assert [line.split("\t")[0] for line in lines[1:]] == ["2", "1"]
+    assert [line.split("\t")[0] for line in lines[1:]] == ["2", "1", "0"]
     assert lines[1].split("\t")[4:] == ["owner=bob", "second"]
 
 
@@ -67,7 +68,7 @@ def test_log_pages_backwards(place: Path) -> None:
     ]
     assert [
         entry["version"] for entry in json.loads(run("log", place, "--json", "--before", "2").output)
-    ] == [1]
+    ] == [1, 0]
 
 
 def test_show_prints_the_lake_and_a_record(place: Path) -> None:
@@ -88,7 +89,7 @@ def test_doctor_judges_the_strategies_and_switches(place: Path) -> None:
     }
     switched = run("doctor", place, "--switch-to", "filetracker")
     assert switched.exit_code == 0
-    assert "version 3: from now on filetracker" in switched.output
+    assert "version 3: switched the lake to filetracker" in switched.output
     assert hg.Lake.open(place).strategy == "filetracker"
 
 
@@ -99,18 +100,18 @@ def test_doctor_judges_the_strategies_and_switches(place: Path) -> None:
         (["init", "{lake}"], 1, "there is a lake at"),
         (["init", "{missing}", "--strategy", "psychic"], 2, "choose one of conditional, rename, filetracker"),
         (["init", "{missing}", "--divisor", "1"], 2, "the divisor must be"),
-        (["init", "nfs://host/lake"], 1, "no storage is known for nfs://"),
+        (["init", "nfs://host/lake"], 1, "the scheme nfs:// is not supported"),
         (["init", "{missing}", "--option", "fsync"], 2, "--option NAME=VALUE"),
         (["init", "{missing}", "--option", "color=red"], 2, "known: fsync"),
         (["init", "{missing}", "--divisor", "1001"], 2, "the divisor must be"),
         (["init", "{missing}", "--divisor", "many"], 2, "--divisor"),
         (["init", "{missing}\n"], 2, "control characters"),
         (["show", "{lake}", "--version", "99"], 1, "the newest is 2"),
-        (["show", "{lake}", "--version", "1" * 21], 2, "a version is a number"),
-        (["tables", "{lake}", "--version", "1" * 21], 2, "a version is a number"),
+        (["show", "{lake}", "--version", "1" * 21], 2, "a version must be an integer"),
+        (["tables", "{lake}", "--version", "1" * 21], 2, "a version must be an integer"),
         (["doctor", "{lake}", "--switch-to", "psychic"], 2, "choose one of"),
         (["doctor", "{lake}", "--resolve", "psychic"], 2, "not a transaction id"),
-        (["doctor", "{lake}", "--resolve", "0" * 32, "--switch-to", "rename"], 2, "do not go together"),
+        (["doctor", "{lake}", "--resolve", "0" * 32, "--switch-to", "rename"], 2, "cannot be combined"),
         (["doctor", "{lake}", "--switch-to", "conditional"], 2, "already"),
         (["log"], 2, "Missing argument"),
         (["log", "{lake}", "--limit", "0"], 2, "--limit"),
@@ -155,19 +156,26 @@ def test_every_command_teaches() -> None:
         assert re.search(r"Examples:\s+headgate ", result.output), command
 
 
+def test_help_texts_have_no_line_breaks_inside_of_a_paragraph() -> None:
+    """Typer would print them, however wide the terminal is."""
+    root: Any = typer.main.get_group(app)
+    for command in (*root.commands.values(), *root.commands["hooks"].commands.values()):
+        assert "\n" not in command.help.replace("\n\n", ""), command.name
+
+
 @pytest.mark.slow
 def test_the_demo_tells_its_story(tmp_path: Path) -> None:
     result = run("demo", "--dir", tmp_path / "lake", "--json")
     assert result.exit_code == 0, result.output
-    assert "killed at work" in result.stderr
+    assert "killed" in result.stderr
     told = json.loads(result.stdout)
     lake = hg.Lake.open(tmp_path / "lake")
     assert lake.version >= 28
     assert (told["place"], told["version"]) == (lake.place, lake.version)
     assert told["tables"] == list(lake.tables()) == ["sales.customers", "sales.orders"]
     assert all(lake.log(kind=kind) for kind in ("merge", "update", "compact"))
-    assert "what Bob is told" in result.stderr
-    assert "as Spark says" in result.stderr
+    assert "the error that Bob gets" in result.stderr
+    assert "the same as Spark" in result.stderr
     assert lake.fsck(deep=True).ok
     for words in LOOK_FURTHER:
         if words[0] != "sql":
@@ -413,3 +421,38 @@ def test_a_suggested_command_is_one_that_can_be_typed(
     assert output.command_line("log", "a b") == f"{script} log 'a b'"
     monkeypatch.setenv("PATH", str(script.parent))
     assert output.command_line("log", "lake") == "headgate log lake"
+
+
+def test_who_competed_for_a_version(tmp_path: Path) -> None:
+    lake = hg.Lake.init(tmp_path / "lake", strategy="filetracker")
+    txid = lake.set_properties({"a": "1"}).txid
+    place = str(tmp_path / "lake")
+    (row,) = run("show", place, "--version", "1", "--attempts").stdout.splitlines()[1:]
+    cells = row.split("\t")
+    assert (cells[0], cells[2], cells[3], cells[4]) == ("1", txid, txid, "won")
+    found = json.loads(run("show", place, "--version", "1", "--attempts", "--json").stdout)
+    assert found == lake.attempts(1).to_json()
+    for wrong in ((), ("a.b", "--version", "1"), ("--version", "0"), ("--version", "9")):
+        assert run("show", place, *wrong, "--attempts").exit_code != 0
+
+
+def test_a_version_that_no_writers_competed_for(tmp_path: Path) -> None:
+    """The message names only versions that exist."""
+    place = str(tmp_path / "lake")
+    lake = hg.Lake.init(place)
+
+    def said(version: int) -> str:
+        return run("show", place, "--version", str(version), "--attempts").stderr
+
+    creation = "version 0 is the creation of the lake, without competing writers"
+    assert creation in said(0)
+    assert "nothing has been committed to this lake yet; its first commit is version 1" in said(0)
+    assert "choose version 0\n" in said(1)
+    lake.set_properties({"a": "1"})
+    assert creation in said(0) and "choose version 1\n" in said(0)
+    lake.set_properties({"a": "2"})
+    assert "choose a version from 1 to 2\n" in said(0)
+    for version, step in ((0, "from 1 to 2"), (9, "from 1 to 2")):
+        with pytest.raises(hg.InvalidInputError) as error:
+            lake.attempts(version)
+        assert str(error.value.next_step) == f"choose a version {step}"

@@ -25,12 +25,12 @@ def test_it_tells_what_it_did_and_what_it_left(place: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
         "clustered sales.orders by state, id: 3 files became 1, 6 rows (versions 6, 7)",
-        "1 files are left: their window of versions is complete at version 8",
+        "1 files are skipped: their window of versions is complete at version 8",
     ]
     again = run("cluster", place, "sales.orders", "--by", "state", "--by", "id", "--no-spark")
     assert again.stdout.splitlines()[:2] == [
         "nothing to cluster in sales.orders",
-        "1 files are clustered by state, id already",
+        "1 files are already clustered by state, id",
     ]
 
 
@@ -45,10 +45,10 @@ def test_json_is_for_programs(place: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--by", "nosuch"], "there is no column nosuch to cluster by"),
+        (["--by", "nosuch"], "there is no column nosuch that rows can be clustered by"),
         (["--by", "tags"], "rows cannot be clustered by tags, which is list<string>"),
-        (["--by", "id", "--zorder"], "a Z-order is of 2 to 8 columns"),
-        (["--by", ","], "a clustering needs columns"),
+        (["--by", "id", "--zorder"], "a Z-order needs 2 to 8 columns"),
+        (["--by", ","], "a clustering needs at least one column"),
         (["--by", "id", "--where", "nosuch = 1"], "nosuch"),
     ],
 )

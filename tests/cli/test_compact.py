@@ -40,7 +40,7 @@ def test_doing_what_is_due(lake: hg.Lake) -> None:
     assert (done["tables"], done["versions"], done["until"]) == (["shop.orders"], [18, 19], 19)
     assert len(done["planned"]) == 1 and done["planned"] == done["completed"] and done["cancelled"] == []
     again = run("compact", lake.place)
-    assert (again.exit_code, again.output) == (0, "nothing is due at version 19\n")
+    assert (again.exit_code, again.output) == (0, "nothing is ready to compact at version 19\n")
     after = run_json("read", lake.place, "shop.orders")["rows"]
     assert sorted(map(str, after)) == sorted(map(str, rows))
 
@@ -56,15 +56,15 @@ def test_what_is_due_is_shown_as_a_tree(lake: hg.Lake) -> None:
     shown = run("compact", lake.place, "--dry-run").output
     assert lake.version == 17
     lines = [re.sub("^[│├└─\\s]+", "", line) for line in shown.splitlines()]
-    assert lines[0] == "/  version 17, 2 groups due"
+    assert lines[0] == "/  version 17, 2 groups ready"
     assert lines[1].startswith("/shop/orders  ") and lines[2] == "part=a"
     assert lines[3].startswith("level 0: 16 segments, 16 small, ")
-    assert lines[4].startswith("due: level 2, versions 1-16: 15 files, ")
+    assert lines[4].startswith("ready: level 2, versions 1-16: 15 files, ")
     (table,) = run_json("compact", lake.place, "shop.orders", "--dry-run")
     due = table["paths"][0]["due"][0]
     assert (due["level"], due["first"], due["last"], len(due["files"])) == (2, 1, 16, 15)
     lake.compact()
-    assert "0 groups due" in run("compact", lake.place, "--dry-run").output
+    assert "0 groups ready" in run("compact", lake.place, "--dry-run").output
 
 
 def test_wrong_usage(lake: hg.Lake) -> None:
@@ -100,7 +100,7 @@ def test_watching_goes_on_until_it_is_stopped(lake: hg.Lake) -> None:
         ended.cancel()
         watching.kill()
         watching.communicate()
-    assert not lake._refreshed().plans
+    assert not lake._handle.refresh().plans
     assert lake.timeline(pending=True) == ()
     assert lake.fsck(deep=True).ok
 
@@ -116,7 +116,7 @@ def test_the_hook_compacts_after_commits(lake: hg.Lake, tmp_path: Path) -> None:
     assert lake.version == 20
     assert [entry.kind for entry in lake.log(limit=3)] == ["commit", "plan", "commit"]
     assert lake.open_hooks() == ()
-    assert lake._log.record(lake._refreshed().version).hooks == ()
+    assert lake._handle.log.record(lake._handle.refresh().version).hooks == ()
     assert run("hooks", "list", lake.place, "--config", _wrong(tmp_path)).exit_code == 2
 
 

@@ -53,15 +53,15 @@ def test_every_command_teaches(command: str) -> None:
 def test_list_shows_hooks_in_their_order(here: Path) -> None:
     shown = [line.split("\t") for line in run("hooks", "list", "lake").output.splitlines()]
     assert shown == [
-        ["hook", "does", "when", "after", "attempts"],
-        ["check", f"runs test -e {here}/ready", "append of a.*", "", "1"],
-        ["log", f"writes events to {here}/events.jsonl", "any commit", "check", "3"],
+        ["hook", "does", "when", "after", "attempts", "versions", "undo"],
+        ["check", f"runs test -e {here}/ready", "append of a.*", "", "1", "in order", ""],
+        ["log", f"writes events to {here}/events.jsonl", "any commit", "check", "3", "in order", ""],
     ]
     check, log = run_json("hooks", "list", "lake")
     assert (check["name"], check["action"], check["when"]) == (
         "check",
         "command",
-        {"tables": ["a.*"], "kinds": ["append"]},
+        {"tables": ["a.*"], "kinds": ["append"], "min_rows": 0, "paths": [], "users": [], "apps": []},
     )
     assert (log["after"], log["attempts"]) == (["check"], 3)
 
@@ -70,8 +70,8 @@ def test_a_failing_hook_is_told_after_the_version_and_retried_later(here: Path) 
     result = run("ingest", "lake", "a.b", "rows.jsonl")
     assert result.exit_code == 0 and result.stdout.startswith("version 1: 1 row")
     assert result.stderr.splitlines()[:2] == [
-        "headgate: version 1 is committed; a hook is not done: check: test failed with exit code 1",
-        "headgate: version 1 is committed; a hook is not done: log: waits for check",
+        "headgate: version 1 is committed, but a hook is not done: check: test failed with exit code 1",
+        "headgate: version 1 is committed, but a hook is not done: log: waits for check",
     ]
     assert "hooks retry" in result.stderr
     status = [line.split("\t") for line in run("hooks", "status", "lake").output.splitlines()]
@@ -149,9 +149,11 @@ def test_the_file_is_that_of_the_option_then_of_the_environment_then_the_one_her
 def test_mistakes_are_wrong_usage_and_nothing_is_committed(here: Path) -> None:
     (here / "headgate.toml").write_text("[[hooks]]\nname = 'a'\naction = 'command'\ncommand = 'ls'\n")
     result = run("ingest", "lake", "a.b", "rows.jsonl")
-    assert result.exit_code == 2 and "headgate.toml, hook a: command must be a list of texts" in result.stderr
+    assert (
+        result.exit_code == 2 and "headgate.toml, hook a: command must be a list of strings" in result.stderr
+    )
     missing = run("hooks", "list", "lake", "--config", "none.toml")
-    assert missing.exit_code == 2 and "none.toml cannot be read" in missing.stderr
+    assert missing.exit_code == 2 and "cannot read none.toml" in missing.stderr
     (here / "headgate.toml").unlink()
     (here / "headgate.toml").symlink_to("nowhere")
     assert run("recover", "lake").exit_code == 2
@@ -169,7 +171,7 @@ def test_a_file_in_the_lake_is_refused_where_one_stands_in_it(
     (here / "headgate.toml").rename(here / "lake" / "headgate.toml")
     monkeypatch.chdir(here / "lake")
     result = run(*command)
-    assert result.exit_code == 2 and "hooks are never read from a lake" in result.stderr
+    assert result.exit_code == 2 and "Headgate never reads hooks from a lake" in result.stderr
     assert hg.Lake.open(".").version == 0
     assert run(*command, "--config", "/dev/null").exit_code == 0
 
@@ -179,7 +181,7 @@ def test_a_link_into_the_lake_is_refused(here: Path) -> None:
     (here / "headgate.toml").symlink_to("lake/headgate.toml")
     result = run("recover", "lake", "--json")
     assert result.exit_code == 2
-    assert "never read from a lake" in json.loads(result.stderr)["error"]["problem"]
+    assert "never reads hooks from a lake" in json.loads(result.stderr)["error"]["problem"]
 
 
 def unfinished(here: Path) -> None:
@@ -201,21 +203,21 @@ def test_recover_says_in_plain_words_what_it_did(here: Path) -> None:
     unfinished(here)
     assert run("hooks", "status", "lake").output.splitlines()[1].split("\t") == [
         *("1", "log", "pending", "0", "yes"),
-        "its writer is at work, or died: headgate recover",
+        "its writer is still running, or died: run headgate recover",
     ]
     assert run("recover", "lake", "--config", "/dev/null").output.splitlines() == [
-        "looked at versions 1 to 1",
-        "made the control entries that were missing, of versions 1",
+        "checked versions 1 to 1",
+        "wrote the missing control entries of versions 1",
         "published a.b",
         "hook open: version 1: log (not registered here)",
     ]
     assert run("recover", "lake").output.splitlines() == [
-        "nothing is new since version 1, up to which all is well",
+        "no new versions: everything up to version 1 is already recovered",
         "hook done: version 1: log",
     ]
     assert run("recover", "lake").output.splitlines() == [
-        "nothing is new since version 1, up to which all is well",
-        "nothing was left to do",
+        "no new versions: everything up to version 1 is already recovered",
+        "nothing to do",
     ]
 
 
@@ -270,7 +272,7 @@ def test_every_command_that_commits_says_which_hooks_are_not_done(
     assert shown.exit_code == 0, shown.output
     assert json.loads(shown.stdout)["hook_failures"] == ["never: false failed with exit code 1"]
     version = hg.Lake.open("lake").version
-    assert f"version {version} is committed; a hook is not done: never" in shown.stderr
+    assert f"version {version} is committed, but a hook is not done: never" in shown.stderr
     assert "hooks retry" in shown.stderr
 
 
@@ -307,9 +309,8 @@ def test_ctrl_c_inside_a_hook_ends_as_any_other_and_says_what_stands(here: Path,
         assert process.stderr is not None
         said = process.stderr.read()
     assert process.returncode == 130, said
-    assert (
-        "was committed as version 1; what was left to do, such as hooks, is done by headgate recover" in said
-    )
+    assert "was committed as version 1; to complete the work that follows it" in said
+    assert "such as hooks, run headgate recover" in said
     assert [hook.run.name for hook in hg.Lake.open("lake").open_hooks()] == ["never"]
 
 
@@ -317,5 +318,5 @@ def test_a_hook_is_given_up(here: Path) -> None:
     Path("headgate.toml").write_text(FAILING)
     run("ingest", "lake", "a.b", "rows.jsonl")
     assert run_json("hooks", "skip", "lake", "never") == {"hook": "never", "versions": [1]}
-    assert run("hooks", "skip", "lake", "never").output == "never is given up for 0 versions\n"
+    assert run("hooks", "skip", "lake", "never").output == "skipped never for 0 versions\n"
     assert run("hooks", "retry", "lake").exit_code == 0

@@ -11,6 +11,7 @@ import headgate as hg
 from tests.cli.program import run, run_json
 
 SQL = "SELECT * FROM sales.orders WHERE id > 1"
+QUIET: dict[str, object] = {"hook_failures": [], "clock_warning": None}
 
 
 @pytest.fixture
@@ -30,9 +31,9 @@ def test_a_view_is_made_shown_replaced_and_dropped(place: Path, tmp_path: Path) 
     (tmp_path / "late.sql").write_text("SELECT 1 AS one\n")
     again = run("view", place, "v.late", "--file", tmp_path / "late.sql")
     assert again.exit_code == 1
-    assert "there is a view v.late already" in again.stderr
+    assert "a view v.late already exists" in again.stderr
     replaced = run_json("view", place, "v.late", "--file", tmp_path / "late.sql", "--replace")
-    assert replaced == {"name": "v.late", "kind": "view", "version": 4, "hook_failures": []}
+    assert replaced == {"name": "v.late", "kind": "view", "version": 4} | QUIET
     assert run_json("show", place, "v.late", "--version", "3")["sql"] == SQL
     assert run("drop", place, "v.late").stdout == "version 5: the view v.late is dropped\n"
     assert "v.late" not in run("tables", place).stdout
@@ -60,25 +61,41 @@ def test_a_mount_is_read_without_a_jvm(place: Path, tmp_path: Path) -> None:
     made = run(
         "mount", place, "raw.in", tmp_path / "in", "--delimiter", ";", "--schema", "id INT, name STRING"
     )
-    assert made.stdout == "version 3: raw.in is a mount\n"
-    assert run("read", place, "raw.in", "--where", "id = 2").stdout == "id,name\n2,\n"
+    asked = f"to read it: --allow-mounts {tmp_path / 'in'}, or HEADGATE_MOUNTS_ALLOW\n"
+    assert made.stdout == "version 3: raw.in is a mount\n" + asked
+    allowed = ("--allow-mounts", tmp_path)
+    found = run("read", place, "raw.in", "--where", "id = 2", *allowed)
+    assert found.stdout == "id,name\n2,\n"
     shown = run("show", place, "raw.in").stdout
     assert str(tmp_path / "in") in shown
     assert "name\tstring" in shown
     (tmp_path / "log").mkdir()
     (tmp_path / "log" / "a.txt").write_text("one\ntwo\n")
     assert run("mount", place, "raw.log", tmp_path / "log", "--format", "text").exit_code == 0
-    assert run("read", place, "raw.log", "--limit", "1", "--output", "jsonl").stdout == '{"value": "one"}\n'
+    first = run("read", place, "raw.log", "--limit", "1", "--output", "jsonl", *allowed)
+    assert first.stdout == '{"value": "one"}\n'
     (tmp_path / "log" / "a.txt").unlink()
-    gone = run("read", place, "raw.log")
+    gone = run("read", place, "raw.log", *allowed)
     assert gone.exit_code == 1
     assert "there is no text file in" in gone.stderr
     assert run("drop", place, "raw.log").stdout.endswith("the host raw.log is dropped\n")
 
 
+def test_a_mount_is_read_only_where_the_reader_allows_it(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("mount", place, "raw.in", tmp_path / "in", "--delimiter", ";")
+    refused = run("read", place, "raw.in", "--allow-mounts", tmp_path / "other")
+    assert refused.exit_code == 2
+    assert f"--allow-mounts {tmp_path / 'in'}" in refused.stderr
+    assert run("read", place, "raw.in", "--allow-mounts", tmp_path / "in").exit_code == 0
+    monkeypatch.setenv("HEADGATE_MOUNTS_ALLOW", f"/nowhere:{tmp_path}")
+    assert run("read", place, "raw.in").exit_code == 0
+
+
 def test_drop_drops_a_table_too(place: Path) -> None:
     dropped = run_json("drop", place, "sales.orders")
-    assert dropped == {"name": "sales.orders", "kind": "table", "version": 3, "hook_failures": []}
+    assert dropped == {"name": "sales.orders", "kind": "table", "version": 3} | QUIET
     assert run("drop", place, "sales.orders").exit_code == 1
 
 
@@ -87,13 +104,13 @@ def test_drop_drops_a_table_too(place: Path) -> None:
     [
         (["view", "v.a"], 2, "needs a query"),
         (["view", "v.a", "--sql", "SELECT 1", "--file", "x"], 2, "needs a query"),
-        (["view", "v.a", "--file", "/no/such/file"], 2, "cannot be read"),
+        (["view", "v.a", "--file", "/no/such/file"], 2, "cannot read"),
         (["view", "v.a", "--sql", "SELECT * FROM sales.order"], 1, "sales.orders"),
-        (["view", "v.a", "--sql", "DROP TABLE x"], 1, "does not begin a query"),
+        (["view", "v.a", "--sql", "DROP TABLE x"], 1, "a query cannot begin with"),
         (["view", "v.a", "--sql", "SELECT 1", "--partition-by", "x"], 2, "has no files"),
         (["view", "v.a", "--sql", "SELECT 1", "--materialized", "--replace"], 2, "is a table"),
         (["mount", "raw.x", "/no/such/place"], 2, "there is no directory"),
-        (["mount", "raw.x", "/", "--format", "json", "--delimiter", ";"], 2, "for CSV files"),
+        (["mount", "raw.x", "/", "--format", "json", "--delimiter", ";"], 2, "need --format csv"),
         (["mount", "raw.x", "/", "--format", "orc"], 2, "not a format"),
         (["drop", "v.gone"], 1, "there is no table v.gone"),
         (["ingest", "v.view", "x.csv"], 2, "x.csv"),

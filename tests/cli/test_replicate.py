@@ -65,12 +65,12 @@ def test_promoting_and_adopting(lake: hg.Lake, tmp_path: Path) -> None:
     assert refused.exit_code == 1 and "is a replica of" in refused.stderr and "--promote" in refused.stderr
     promoted = run_json("replicate", target, "--promote")
     assert promoted == {"promoted": str(target), "was_replica_of": lake.place, "version": 2}
-    assert "not marked as a replica" in run("replicate", lake.place, target).stderr
+    assert "not marked as its replica" in run("replicate", lake.place, target).stderr
     assert run("replicate", lake.place, target, "--adopt").exit_code == 0
-    assert "lake of its own now" in run("replicate", target, "--promote").output
+    assert "now an independent lake" in run("replicate", target, "--promote").output
     assert run("ingest", target, "a.b", _csv(tmp_path)).exit_code == 0
     diverged = run("replicate", lake.place, target, "--adopt")
-    assert diverged.exit_code == 1 and "versions of its own from version 3 on" in diverged.stderr
+    assert diverged.exit_code == 1 and "versions of its own from version 4 on" in diverged.stderr
 
 
 def _csv(directory: Path) -> Path:

@@ -13,7 +13,7 @@ import pytest
 import headgate as hg
 from headgate.storage.local import LocalStore
 from tests.cli.program import run, run_json
-from tests.lake.aging import AgingHost, Clock
+from tests.maintenance.aging import AgingHost, Clock
 
 
 def rows(*ids: int) -> pa.Table:
@@ -41,7 +41,7 @@ def test_expire(place: Path) -> None:
     assert hg.Lake.open(place).version == 21
     done = run("expire", place, "--keep", "all:2d", "--keep", "1:5d")
     assert done.output.startswith(
-        "expired 15 versions (version 22 says so); kept: every version from 17 on, "
+        "expired 15 versions (recorded by version 22); kept: every version from 17 on, "
     )
     assert "deleted " in done.output
     log = run("log", place, "--kind", "expire")
@@ -49,7 +49,7 @@ def test_expire(place: Path) -> None:
     assert "expire all:2d 1:5d" in log.output
     refused = run("read", place, "t.t", "--version", "12")
     assert refused.exit_code == 1
-    assert "version 12 is expired" in refused.stderr
+    assert "version 12 has expired" in refused.stderr
     assert "the nearest that can be read: 15; every version from 17 on" in refused.stderr
     assert run("read", place, "t.t", "--version", "15").exit_code == 0
     assert run("fsck", place, "--deep").exit_code == 0
@@ -61,9 +61,9 @@ def test_expire(place: Path) -> None:
 @pytest.mark.parametrize(
     ("keep", "reason"),
     [
-        (["1:30d"], "does not keep all versions for any time"),
-        (["all:1d", "1:1h"], "keeps nothing that all:1d does not keep anyway"),
-        (["all:tomorrow"], "does not say which versions to keep"),
+        (["1:30d"], "has no tier for all versions"),
+        (["all:1d", "1:1h"], "keeps nothing that all:1d does not keep already"),
+        (["all:tomorrow"], "is not a tier"),
     ],
 )
 def test_policies_that_are_refused(place: Path, keep: list[str], reason: str) -> None:
@@ -93,7 +93,7 @@ def test_vacuum(place: Path) -> None:
     early = run("vacuum", place)
     assert early.exit_code == 0, early.output
     assert "deleted 0 objects" in early.output
-    assert "spared 1 object: too young, or of a running transaction" in early.output
+    assert "kept 1 object: too new, or of a running transaction" in early.output
     for path in place.glob(f"data/t/t/data/L0-{tx.txid}/**/*.parquet"):
         os.utime(path, (0, 0))
     told = run("vacuum", place, "--dry-run")

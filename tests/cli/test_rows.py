@@ -127,7 +127,7 @@ def test_rows_as_they_were(place: Path, args: list[str], count: int) -> None:
         (["sales.orders", "--where", "id <"], 2, "id <"),
         (["sales.orders", "--version", "99"], 1, "the newest is 4"),
         (["sales.orders", "--tag", "eon"], 1, "eom"),
-        (["sales.orders", "--tag", "eom", "--version", "1"], 2, "give one of them"),
+        (["sales.orders", "--tag", "eom", "--version", "1"], 2, "give only one of"),
         (["sales.orders", "--output", "xml"], 2, "--output"),
         (["sales.orders", "--limit", "-1"], 2, "--limit"),
     ],

@@ -12,8 +12,8 @@ import pytest
 import headgate as hg
 
 HEAVY = ("pyspark", "py4j", "pyarrow", "pyiceberg", "numpy", "pandas", "obstore", "fastavro")
-SECONDS = 0.75
-"""Of CPU. On a quiet machine it is half of that; what loads Arrow or pyiceberg takes a second and more."""
+MEASURE = "import pyiceberg.table"
+"""What a command is compared with, in the same run: seconds would say how busy the machine is."""
 _PROGRAM = """\
 import resource, sys
 from headgate.cli.app import app
@@ -34,6 +34,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(12):
         lake.set_properties({"n": str(number)})
     return directory
+
+
+def seconds_of(program: str) -> float:
+    """The CPU seconds of a Python process that runs a program."""
+    script = f"{program}\nimport resource, sys\nused = resource.getrusage(resource.RUSAGE_SELF)\n"
+    script += "print(used.ru_utime + used.ru_stime)"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    return float(result.stdout)
 
 
 def started(*args: str | Path) -> tuple[float, set[str]]:
@@ -65,15 +75,16 @@ def test_a_command_loads_only_what_it_needs(place: Path, command: str) -> None:
 
 
 def test_help_does_not_load_what_lakes_are_made_of(place: Path) -> None:
-    assert "headgate.lake" not in started("--help")[1]
-    assert "headgate.lake" in started("log", place)[1]
+    assert "headgate.lake.lake" not in started("--help")[1]
+    assert "headgate.lake.lake" in started("log", place)[1]
 
 
 @pytest.mark.parametrize("command", ["--help", "log LAKE"])
 def test_a_command_answers_at_once(place: Path, command: str) -> None:
     words = [place if word == "LAKE" else word for word in command.split()]
-    # The best of three: other tests run beside it.
-    assert min(started(*words)[0] for _ in range(3)) < SECONDS
+    # The best of four: other tests run beside it. What loads Spark or reads every module takes more.
+    bar = min(seconds_of(MEASURE) for _ in range(4))
+    assert min(started(*words)[0] for _ in range(4)) < 2 * bar
 
 
 def test_in_a_pipe_not_even_rich_is_loaded(place: Path) -> None:
@@ -85,7 +96,7 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     names = {module.partition(".")[0] for module in loaded.stdout.split()}
     assert names.isdisjoint(HEAVY)
-    assert "headgate.lake" not in loaded.stdout.split()
+    assert "headgate.lake.lake" not in loaded.stdout.split()
 
 
 def test_every_public_name_is_there() -> None:

@@ -108,7 +108,7 @@ def test_ctrl_c_in_the_demo_ends_all_its_processes_without_a_traceback(tmp_path:
 @pytest.mark.slow
 def test_a_writer_of_the_demo_ends_silently_when_nobody_is_there(tmp_path: Path) -> None:
     lake = hg.Lake.init(tmp_path / "lake")
-    command = [sys.executable, "-m", "headgate.demo.writer", str(tmp_path / "lake"), "writer", "3", "1"]
+    command = [sys.executable, "-m", "headgate.cli.demo.writer", str(tmp_path / "lake"), "writer", "3", "1"]
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as nobody:

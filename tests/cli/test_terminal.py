@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import headgate as hg
@@ -65,6 +66,20 @@ def in_a_pipe(*args: str | Path, **environment: str) -> subprocess.CompletedProc
     )
 
 
+def test_rows_do_nothing_to_a_terminal_and_are_themselves_in_a_pipe(tmp_path: Path) -> None:
+    """Whoever can write rows could otherwise clear the screen, or set the title, of whoever reads them."""
+    evil = "\x1b]0;owned\x07\x1b[2J\x9b31m"
+    lake = hg.Lake.init(tmp_path / "lake")
+    lake.create_table("t.t", "v STRING").append(pa.table({"v": [evil]}))
+    read = ("read", tmp_path / "lake", "t.t", "--output")
+    for wanted in ("csv", "jsonl", "table"):
+        code, said = on_a_terminal(*read, wanted, TERM="dumb")
+        assert code == 0
+        assert not {"\x1b", "\x07", "\x9b"} & set(said)
+        assert "owned" in said
+    assert in_a_pipe(*read, "csv").stdout == f"v\n{evil}\n"
+
+
 def test_a_terminal_gets_colours_and_a_box(place: Path) -> None:
     code, said = on_a_terminal("log", place)
     assert code == 0
@@ -113,7 +128,7 @@ def test_completion_knows_commands_and_options() -> None:
 
 _SLOW_INGEST = """\
 import os, signal, sys
-import headgate.ingest.load as load
+import headgate.lake.ingest.load as load
 from headgate.cli import main
 original = load.ingest
 def interrupted(*args, on_progress=None, **kwargs):
@@ -137,7 +152,7 @@ def test_ctrl_c_in_a_load_leaves_the_lake_as_it_was_and_says_so(tmp_path: Path) 
         timeout=120,
     )
     assert result.returncode == 128 + signal.SIGINT, result.stderr
-    assert "interrupted; what was not yet committed is not visible to anybody" in result.stderr
+    assert "interrupted; nothing that was not yet committed is visible" in result.stderr
     assert "Traceback" not in result.stderr
     assert lake.tables() == ()
     assert hg.Lake.open(lake.place).version == 0

@@ -26,7 +26,7 @@ def test_what_is_running_comes_first_then_the_commits(lake: hg.Lake) -> None:
     tx.table("a.b").overwrite(ROWS)
     lines = [line.split("\t") for line in run("timeline", lake.place).output.splitlines()]
     assert lines[0][:4] == ["state", "transaction", "kind", "tables"]
-    assert re.match(r"inflight, heard \d+ s ago", lines[1][0])
+    assert re.match(r"inflight, last seen \d+ s ago", lines[1][0])
     assert lines[1][1:5] == [tx.txid, "overwrite", "a.b", "/a/b"]
     assert lines[1][-1] == "on 2"
     assert [(line[0], line[2], line[-1]) for line in lines[2:]] == [

@@ -8,22 +8,22 @@ from typing import Any
 
 import pytest
 
-from headgate.commit.driver import Driver
-from headgate.commit.outcome import Committed, Lost, Outcome
-from headgate.commit.strategy import CommitStrategy, strategy_named
 from headgate.errors import HeadgateError
-from headgate.host import SystemHost
+from headgate.log.driver import Driver
+from headgate.log.machine import Committed, Lost, Outcome
+from headgate.log.strategy import CommitStrategy, strategy_named
 from headgate.model.identifiers import GENESIS, TxId, Version
 from headgate.storage.capabilities import Page, PutIfAbsent, Store
-from headgate.storage.intercept import Proceed, intercepted
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Create, Delete, Done, Found, Get, ListPage, Put, Request
+from headgate.system.host import SystemHost
 from headgate.testing.contracts import (
     PutIfAbsentContract,
     RenameNoReplaceContract,
     StoreContract,
     StrategyContract,
 )
+from headgate.testing.intercept import Proceed, intercepted
 
 STORE = StoreContract()
 CREATE = PutIfAbsentContract()

@@ -9,7 +9,7 @@ import pytest
 import headgate as hg
 from headgate.errors import StorageError, UnsupportedError
 from headgate.testing.contracts import race
-from headgate.testing.s3 import Behaviour, S3Server
+from tests.servers.s3 import Behaviour, S3Server
 
 pytestmark = pytest.mark.slow
 

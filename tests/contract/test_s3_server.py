@@ -17,7 +17,7 @@ from headgate.errors import UnsupportedError
 from headgate.storage.location import open_store
 from headgate.storage.object import ObjectStore
 from headgate.testing.contracts import race
-from headgate.testing.s3 import Behaviour, S3Server, round_trips, s3_server
+from tests.servers.s3 import Behaviour, S3Server, round_trips, s3_server
 
 slow = pytest.mark.slow
 
@@ -132,7 +132,7 @@ def test_it_ends_with_the_block() -> None:
 @slow
 def test_it_ends_when_its_parent_is_killed() -> None:
     script = (
-        "from headgate.testing.s3 import S3Server; server = S3Server()\n"
+        "from tests.servers.s3 import S3Server; server = S3Server()\n"
         "print(server.endpoint, flush=True); input()"
     )
     with subprocess.Popen(

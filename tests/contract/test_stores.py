@@ -8,8 +8,6 @@ import pytest
 from obstore.store import MemoryStore as ObstoreMemory
 
 from headgate.storage.capabilities import PutIfAbsent, RenameNoReplace, Store
-from headgate.storage.faulty import Fault, SplitListing, faulty
-from headgate.storage.intercept import intercepted, without_atomic_operations
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.object import ObjectStore
@@ -21,6 +19,8 @@ from headgate.testing.contracts import (
     RenameNoReplaceContract,
     StoreContract,
 )
+from headgate.testing.faulty import Fault, SplitListing, faulty
+from headgate.testing.intercept import intercepted, without_atomic_operations
 
 
 class TestMemory(

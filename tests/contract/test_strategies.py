@@ -9,16 +9,16 @@ from typing import ClassVar
 import pytest
 from obstore.store import MemoryStore as ObstoreMemory
 
-from headgate.commit.driver import Driver
-from headgate.commit.strategy import strategy_named
 from headgate.errors import UnsupportedError
-from headgate.host import Host, SystemHost
+from headgate.log.driver import Driver
+from headgate.log.strategy import strategy_named
 from headgate.storage.capabilities import Store
-from headgate.storage.intercept import without_atomic_operations
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.object import ObjectStore
+from headgate.system.host import Host, SystemHost
 from headgate.testing.contracts import StrategyContract, StrategyOn
+from headgate.testing.intercept import without_atomic_operations
 
 PATIENCE_SECONDS = 0.02
 

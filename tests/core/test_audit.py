@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.core.audit import audit_lines
+from headgate.core.history.descriptor import audit_lines
 from headgate.model.commit_event import CommitEvent
 
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.candidates import Beginning, by_end, by_start, candidates
-from headgate.core.conflict import find_conflicts
-from headgate.core.footprint import Footprint
+from headgate.core.conflict.detection import Beginning, by_end, by_start, candidates, find_conflicts
+from headgate.core.conflict.footprint import Footprint
 from headgate.model.identifiers import TxId, Version
 from headgate.model.record import PropertyChange, Record
 from tests.model.test_record import a_record

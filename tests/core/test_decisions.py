@@ -8,18 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.chain import follow
-from headgate.core.choice import choose, parse_strategy, verdicts
-from headgate.core.conflict import Incompatible, Retryable, find_conflicts, resolve
-from headgate.core.footprint import Footprint
-from headgate.core.retry import RetryPolicy, delay_seconds, read_ahead
-from headgate.core.windows import boundary_at_or_before
+from headgate.core.compaction.windows import boundary_at_or_before
+from headgate.core.conflict.detection import Incompatible, Retryable, find_conflicts, resolve
+from headgate.core.conflict.footprint import Footprint
+from headgate.core.conflict.retry import RetryPolicy, delay_seconds, read_ahead
+from headgate.core.history.fold import follow
+from headgate.core.plans.strategy import choose, parse_strategy, verdicts
 from headgate.errors import CorruptLakeError, InvalidInputError, StorageError, UnsupportedError
-from headgate.model.identifiers import TxId, Version
+from headgate.model.identifiers import StrategyName, TxId, Version
 from headgate.model.probe import Finding, ProbeReport, Promise, Seen
 from headgate.model.record import PropertyChange
 from headgate.model.state import LakeState
-from headgate.model.strategy import StrategyName
 from tests.model.test_record import a_record
 
 OURS = TxId("0" * 32)
@@ -83,7 +82,7 @@ def test_silence_is_not_taken_for_a_broken_promise() -> None:
 
 
 def test_a_storage_that_cannot_read_its_writes_is_refused_altogether() -> None:
-    with pytest.raises(UnsupportedError, match="filetracker would be unsafe"):
+    with pytest.raises(UnsupportedError, match="filetracker is unsafe"):
         choose(report(Promise.READ_AFTER_WRITE), None, "here")
 
 

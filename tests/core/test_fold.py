@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate.core.fold import MAX_CANCELLED, apply
+from headgate.core.history.fold import MAX_CANCELLED, apply
 from headgate.model.identifiers import GENESIS, TxId, Version
 from headgate.model.named_object import NamedObject, ObjectAction, ObjectCommit, View
 from headgate.model.plan import PendingPlan

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headgate.core.fold import apply, empty_state
 from headgate.core.fsck.control import judge_entry, judge_plans, judge_state
 from headgate.core.fsck.kinds import KINDS
 from headgate.core.fsck.log import Copy, LogJudge, SeenVersion
@@ -18,6 +17,7 @@ from headgate.core.fsck.tables import (
     judge_unreferenced,
     owner_of,
 )
+from headgate.core.history.fold import apply, empty_state
 from headgate.model.identifiers import TxId, Version
 from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import encode
@@ -72,7 +72,7 @@ def log(count: int, **of_last: object) -> tuple[list[Record], LakeState]:
 
 
 def judged(versions: list[SeenVersion]) -> LogJudge:
-    judge = LogJudge(start(), "log/0")
+    judge = LogJudge(start(), "log/0", AT)
     for version in versions:
         judge.take(version)
     judge.end()
@@ -170,7 +170,7 @@ def test_a_batch_must_be_where_the_state_says() -> None:
 
 def test_a_plan_needs_its_table() -> None:
     _, state = log(1)
-    judge = LogJudge(state, "")
+    judge = LogJudge(state, "", AT)
     plan = PendingPlan(txid(9), "clustering", "uuid", frozenset(), frozenset(), Version(1))
     judge.state = replace(state, plans={txid(9): plan})
     assert [one.kind for one in judge_plans(judge, {})] == ["plan-without-table"]

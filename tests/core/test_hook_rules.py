@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.hook_rules import KINDS, HookRule, When, due, held_up_by, in_order, kinds_of
+from headgate.core.plans.hooks import KINDS, HookRule, When, due, held_up_by, in_order, kinds_of
 from headgate.errors import InvalidInputError
 from headgate.model.control_entry import HookRun, HookState
-from headgate.model.record import Record
-from headgate.model.table import TableAction, TableCommit, TableRef
+from headgate.model.record import AppBatch, Record
+from headgate.model.table import PathChange, TableAction, TableCommit, TableRef
 from tests.model.test_record import a_record
 
 
@@ -70,10 +71,10 @@ def test_every_kind_of_a_commit_can_be_asked_for() -> None:
 @pytest.mark.parametrize(
     ("tables", "kinds", "told"),
     [
-        ("sales.orders", (), "not one"),
+        ("sales.orders", (), "not a string"),
         (["orders"], (), "not a table name"),
-        ([7], (), "non-empty texts"),
-        ((), "append", "not one"),
+        ([7], (), "non-empty strings"),
+        ((), "append", "not a string"),
         ((), ["apend"], "did you mean append"),
         ((), ["everything-else"], "kinds: commit, plan"),
     ],
@@ -117,12 +118,12 @@ def test_any_hooks_without_a_cycle_have_an_order(data: st.DataObject) -> None:
     [
         ([HookRule("a", ("a",))], "a -> a"),
         ([HookRule("a", ("b",)), HookRule("b", ("c",)), HookRule("c", ("a",))], "wait for each other"),
-        ([HookRule("a"), HookRule("a")], "two hooks are called a"),
+        ([HookRule("a"), HookRule("a")], "two hooks have the name a"),
         ([HookRule("publish"), HookRule("b", ("publsh",))], "did you mean publish"),
-        ([HookRule("a b")], "cannot be the name"),
-        ([HookRule("../a")], "cannot be the name"),
-        ([HookRule("")], "cannot be the name"),
-        ([HookRule("x" * 101)], "cannot be the name"),
+        ([HookRule("a b")], "is not a valid hook name"),
+        ([HookRule("../a")], "is not a valid hook name"),
+        ([HookRule("")], "is not a valid hook name"),
+        ([HookRule("x" * 101)], "is not a valid hook name"),
     ],
 )
 def test_what_cannot_be_ordered_is_refused(rules: list[HookRule], told: str) -> None:
@@ -148,3 +149,67 @@ def test_a_hook_waits_for_those_that_are_due_too_and_not_done() -> None:
     runs = {"a": HookRun("a", HookState.DONE), "b": HookRun("b", HookState.FAILED), "c": HookRun("c")}
     assert held_up_by(rule, runs) == ("b",)
     assert held_up_by(rule, {"c": HookRun("c")}) == ()
+
+
+LOADED = a_record(
+    tables=(
+        changed("sales.orders", "append"),
+        changed("sales.totals", "append"),
+        changed("sales.voids", "delete"),
+    ),
+    paths={
+        "/sales/orders/day=1": PathChange(files_added=1, rows_added=70, rows_removed=20),
+        "/sales/orders/day=2": PathChange(files_added=1, rows_added=5),
+        "/sales/totals": PathChange(files_added=1, rows_added=3),
+        "/sales/voids/kind=[a]": PathChange(files_removed=1, rows_removed=900),
+    },
+    app=AppBatch("loader-7", 3),
+)
+
+
+@pytest.mark.parametrize(
+    ("when", "holds"),
+    [
+        (When(min_rows=998), True),
+        (When(min_rows=999), False),
+        (When(kinds=["append"], min_rows=98), True),
+        (When(kinds=["append"], min_rows=99), False),
+        (When(kinds=["delete"], min_rows=900), True),
+        (When(kinds=["delete"], min_rows=901), False),
+        (When(tables=["sales.totals"], min_rows=3), True),
+        (When(tables=["sales.totals"], min_rows=4), False),
+        (When(paths=["/sales/orders"]), True),
+        (When(paths=["/sales/orders/day=2"], min_rows=5), True),
+        (When(paths=["/sales/orders/day=2"], min_rows=6), False),
+        (When(paths=["/sales/*/day=2"]), True),
+        (When(paths=["/sales/order"]), False),
+        (When(paths=["/sales/orders/"]), True),
+        (When(paths=["/"]), True),
+        (When(paths=["/sales/voids/kind=[a]"]), True),
+        (When(paths=["/sales/voids/kind=[b]"]), False),
+        (When(paths=["/other", "/sales/totals"]), True),
+        (When(tables=["sales.totals"], paths=["/sales/orders"]), False),
+        (When(users=["ann"]), True),
+        (When(users=["a*", "bob"]), True),
+        (When(users=["bob"]), False),
+        (When(apps=["loader-*"]), True),
+        (When(apps=["loader"]), False),
+        (When(kinds=["append"], users=["ann"], apps=["loader-7"], min_rows=98, paths=["/sales"]), True),
+        (When(kinds=["merge"], users=["ann"]), False),
+    ],
+)
+def test_conditions_ask_for_rows_paths_user_and_application(when: When, holds: bool) -> None:
+    assert when.holds(LOADED) is holds
+
+
+def test_a_commit_without_an_application_or_rows_does_not_fit_those_who_ask_for_one() -> None:
+    assert not When(apps=["*"]).holds(record()) and not When(min_rows=1).holds(record())
+    assert not When(paths=["/*"]).holds(record())
+
+
+@pytest.mark.parametrize(
+    "given", [{"min_rows": -1}, {"min_rows": 1.5}, {"min_rows": True}, {"paths": ["sales"]}, {"users": "ann"}]
+)
+def test_what_could_never_hold_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        When(**given)

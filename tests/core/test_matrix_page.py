@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headgate.core.matrix import MATRIX
-from headgate.core.matrix_page import page
+from headgate.core.conflict.matrix import MATRIX
+from headgate.core.conflict.matrix_page import page
 
 PAGE = Path(__file__).parents[2] / "docs/conflicts.md"
 
 
 def test_the_page_is_up_to_date() -> None:
-    stale = "run python -m headgate.core.matrix_page > docs/conflicts.md"
+    stale = "run python -m headgate.core.conflict.matrix_page > docs/conflicts.md"
     assert PAGE.read_text() == page(), stale
 
 

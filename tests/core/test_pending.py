@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headgate.core.pending import (
+from headgate.core.conflict.pending import (
     CHOOSE_FROM_PENDING,
     PendingVerdict,
     Role,
@@ -83,7 +83,7 @@ def test_ingestion_on_the_inputs_of_a_clustering_plan_is_refused() -> None:
     verdict = judge_ingestion([touched("1", "2")], [plan("clustering", "2", "3")])
     (conflict,) = verdict.conflicts
     assert (conflict.rule, conflict.txid, conflict.rerun_helps) == (32, PLAN, False)
-    assert "1 file in common" in conflict.reason and PLAN.text in conflict.next_step
+    assert "overlap in 1 file" in conflict.reason and PLAN.text in conflict.next_step
     assert verdict.cancels == ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.query import Travel, find_mentions, rewritten
+from headgate.core.sql.query import Travel, find_mentions, rewritten
 from headgate.errors import InvalidInputError, UnsupportedError
 
 TABLES = {"sales.orders", "sales.customers", "a.b"}
@@ -69,7 +69,7 @@ def test_names_become_views(query: str, expected: str | None) -> None:
 
 @pytest.mark.parametrize("travel", ["VERSION AS OF x", "VERSION AS OF 1.5", "TIMESTAMP AS OF now()"])
 def test_time_travel_needs_a_literal(travel: str) -> None:
-    with pytest.raises(InvalidInputError, match="AS OF needs a literal"):
+    with pytest.raises(InvalidInputError, match="AS OF must be followed by a literal"):
         find_mentions(f"SELECT * FROM sales.orders {travel}", TABLES)
 
 

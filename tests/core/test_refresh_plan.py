@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from headgate.core.query import find_relations
-from headgate.core.refresh_plan import REFRESHED_AT, Mode, Sight, Traits, plan_refresh
-from headgate.core.view_rules import Sources
+from headgate.core.plans.refresh import REFRESHED_AT, VIEW_SQL, Mode, Sight, Traits, plan_refresh
+from headgate.core.sql.query import find_relations
+from headgate.core.sql.view_rules import Sources
 from headgate.model.identifiers import Version
 from headgate.model.named_object import View
 from headgate.model.record import Record
@@ -19,6 +19,10 @@ from tests.model.test_record import a_record
 OWN, SOURCE = "own", "source"
 NAME = "sales.orders"
 SIGHT = Sight(Sources(find_relations(f"SELECT * FROM {NAME}"), frozenset({NAME})), {NAME: SOURCE})
+
+
+def test_the_properties_that_are_on_storage_keep_their_names() -> None:
+    assert (VIEW_SQL, REFRESHED_AT) == ("headgate.view.sql", "headgate.view.refreshed-at")
 
 
 def did(operation: str | None, uuid: str = SOURCE, version: int = 7, **fields: Any) -> Record:
@@ -68,7 +72,7 @@ def test_reasons_name_the_version() -> None:
     )
     written = did("append", OWN, version=9)
     assert plan_refresh(OWN, Traits(), SIGHT, SIGHT, [written]).reason == (
-        "version 9 (append) wrote to it directly"
+        "version 9 (append) wrote to the view directly"
     )
 
 
@@ -86,7 +90,7 @@ def test_sources_that_are_full_without_any_record(sources: Sources) -> None:
 
 def test_another_table_of_the_same_name() -> None:
     found = plan_refresh(OWN, Traits(), SIGHT, replace(SIGHT, uuids={NAME: "new"}), [])
-    assert (found.mode, found.reason) == (Mode.FULL, "sales.orders is another table now")
+    assert (found.mode, found.reason) == (Mode.FULL, "sales.orders was replaced by another table")
 
 
 def test_the_query_decides_only_if_something_has_changed() -> None:

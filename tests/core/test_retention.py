@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headgate as hg
-from headgate.core.boundaries import Coverage
-from headgate.core.expire_policy import DEFAULT_POLICY, Tier, parse_age
-from headgate.core.retention import (
+from headgate.core.compaction.windows import Coverage
+from headgate.core.retention.expire_policy import DEFAULT_POLICY, Tier, parse_age
+from headgate.core.retention.kept_versions import (
     KeptVersion,
     dropped,
     held,
@@ -21,10 +21,9 @@ from headgate.core.retention import (
     next_retention,
     still_needed,
 )
-from headgate.model.identifiers import Version
+from headgate.model.identifiers import Version, Window
 from headgate.model.json_object import JsonObject, encode
 from headgate.model.retention import EVERYTHING, Retention
-from headgate.model.window import Window
 
 DAY = timedelta(days=1)
 DIVISOR = 3
@@ -42,16 +41,16 @@ def test_tiers_are_read_from_text() -> None:
 @pytest.mark.parametrize(
     ("tiers", "reason"),
     [
-        ((), "does not keep all versions for any time"),
-        (("1:30d",), "does not keep all versions for any time"),
+        ((), "has no tier for all versions"),
+        (("1:30d",), "has no tier for all versions"),
         (("all:0d",), "cannot be kept for"),
-        (("all:-1d",), "does not say which versions"),
-        (("all:1",), "does not say which versions"),
-        (("all:1y",), "does not say which versions"),
-        (("some:1d",), "does not say which versions"),
-        (("all:1d", "0:2d"), "every version is a boundary of level 0"),
-        (("all:1d", "64:2d"), "no version is a boundary of level 64"),
-        (("all:1d", "all:2d"), "both as all:1d and as all:2d"),
+        (("all:-1d",), "is not a tier"),
+        (("all:1",), "is not a tier"),
+        (("all:1y",), "is not a tier"),
+        (("some:1d",), "is not a tier"),
+        (("all:1d", "0:2d"), "of which every version is a boundary"),
+        (("all:1d", "64:2d"), "cannot have the level 64"),
+        (("all:1d", "all:2d"), "two tiers, all:1d and all:2d"),
         (("all:1d", "1:1d"), "1:1d keeps nothing that all:1d"),
         (("all:1d", "1:30d", "2:10d"), "2:10d keeps nothing that 1:30d"),
         (("all:forever", "1:forever"), "keeps nothing that all:forever"),
@@ -66,7 +65,7 @@ def test_policies_without_sense_are_refused(tiers: tuple[str, ...], reason: str)
 def test_a_tier_that_was_not_read_from_text_is_checked_too() -> None:
     with pytest.raises(hg.InvalidInputError, match="levels count from 1"):
         hg.ExpirePolicy((Tier(0, DAY), Tier(-1, None)))
-    with pytest.raises(hg.InvalidInputError, match="give a positive time"):
+    with pytest.raises(hg.InvalidInputError, match="give a positive duration"):
         hg.ExpirePolicy((Tier(0, -DAY),))
 
 

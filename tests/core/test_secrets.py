@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from headgate.core.secrets import (
+from headgate.core.input.secrets import (
     MAX_ARGUMENT,
     clean_text,
     is_secret_name,

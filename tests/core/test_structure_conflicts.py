@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headgate.core.conflict import find_conflicts
-from headgate.core.footprint import Footprint, TableFootprint
+from headgate.core.conflict.detection import find_conflicts
+from headgate.core.conflict.footprint import Footprint, TableFootprint
 from headgate.model.identifiers import TxId
 from headgate.model.record import PropertyChange
 from headgate.model.table import TableAction, TableCommit, TableRef

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.query import find_relations
-from headgate.core.view_rules import MAX_DEPTH, changes_with_time, checked_sql, sources_of
+from headgate.core.sql.query import find_relations
+from headgate.core.sql.view_rules import MAX_DEPTH, changes_with_time, checked_sql, sources_of
 from headgate.errors import InvalidInputError, NotFoundError, UnsupportedError
 from headgate.model.named_object import CsvMount, NamedObject, View
 
@@ -44,7 +44,7 @@ def test_every_relation_is_found(sql: str, names: list[str]) -> None:
         ("SELECT 'it", "not closed"),
         ("SELECT `it", "not closed"),
         ("SELECT 1 /* and", "not closed"),
-        ("SELECT 1; SELECT 2", "follows after its ';'"),
+        ("SELECT 1; SELECT 2", "follows its ';'"),
         ("SELECT 'postgres://ann:hunter2@db/x'", "credential"),
         ("SELECT 1 -- password=hunter2", "credential"),
         ("SELECT 'AKIAABCDEFGHIJKLMNOP'", "credential"),
@@ -61,7 +61,7 @@ def test_what_is_no_query_is_refused(sql: str, problem: str) -> None:
 def test_a_statement_is_no_query() -> None:
     with pytest.raises(UnsupportedError, match="DROP"):
         checked_sql("DROP TABLE sales.orders")
-    with pytest.raises(InvalidInputError, match="a text, not a int"):
+    with pytest.raises(InvalidInputError, match="a string, not a int"):
         checked_sql(7)  # type: ignore[arg-type]
 
 
@@ -109,7 +109,7 @@ def test_views_lie_on_each_other_within_bounds_and_wide_ones_are_followed_once()
         tower |= {f"v.{side}{level}": NamedObject(f"{side}{level}", View(below)) for side in "nm"}
     fine = f"SELECT * FROM v.n{MAX_DEPTH - 2}"
     assert sources_of("v.top", fine, TABLES, tower).tables == {"sales.orders"}
-    with pytest.raises(InvalidInputError, match=f"more than {MAX_DEPTH} views"):
+    with pytest.raises(InvalidInputError, match=f"more than {MAX_DEPTH} deep"):
         sources_of("v.top", f"SELECT * FROM v.n{MAX_DEPTH + 1}", TABLES, tower)
 
 

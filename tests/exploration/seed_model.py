@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Any, TypeAlias, cast
 
-from headgate.commit.machine import Ask, Finish
+from headgate.log.machine import Ask, Finish
 from headgate.model.identifiers import Version
 from headgate.storage.capabilities import Page
 from headgate.storage.requests import Delete, Found, Get, ListPage, Put, Request
-from headgate.testing.explorer import Choose, Client, Explorer, Laws, Objects
-from headgate.testing.protocol_laws import Offer, Results
+from tests.exploration.explorer import Choose, Client, Explorer, Laws, Objects
+from tests.exploration.laws import Offer, Results
 
 Script: TypeAlias = Generator[Request | Choose, Any, Any]
 
@@ -108,7 +108,7 @@ class Scripted(ABC):
         except StopIteration as stop:
             return self._run(stop.value, ()) if isinstance(stop.value, Phase) else Finish(stop.value)
         # A choice is not for storage; the explorer answers it.
-        return Ask((phase, answers), (cast(Request, request),))
+        return Ask((phase, answers), (cast("Request", request),))
 
 
 @dataclass(frozen=True)

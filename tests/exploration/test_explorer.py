@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headgate.commit.machine import Ask, Finish
+from headgate.log.machine import Ask, Finish
 from headgate.storage.capabilities import Page
 from headgate.storage.requests import Answer, Create, Get, ListPage, Put, Refused, Rename, Request
-from headgate.testing.explorer import (
+from tests.exploration.explorer import (
     Choose,
     Client,
     Exploration,

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.testing.exploration_report import CONFIGURATIONS
-
-LARGE = [name for name in CONFIGURATIONS if name.endswith("3 clients, 2 rounds, split listings")]
+from tests.exploration.report import CONFIGURATIONS
 
 
 @pytest.mark.parametrize(
     "name",
     [
         *(name for name, each in CONFIGURATIONS.items() if not each.deep),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in LARGE),
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name, each in CONFIGURATIONS.items()
+            if each.deep
+        ),
     ],
 )
 def test_no_order_of_requests_breaks_a_law(name: str) -> None:

@@ -10,12 +10,12 @@ from itertools import permutations
 
 import pytest
 
-from headgate.commit.cleanup import CleanUp
-from headgate.commit.filetracker import FileTrackerPublish
-from headgate.commit.outcome import Committed, Lost
-from headgate.testing.exploration_report import CLEAN, claim
-from headgate.testing.explorer import Client, Exploration, Explorer, Objects, Violation
-from headgate.testing.protocol_laws import ProtocolLaws, Results
+from headgate.log.cleanup import CleanUp
+from headgate.log.filetracker import FileTrackerPublish
+from headgate.log.machine import Committed, Lost
+from tests.exploration.explorer import Client, Exploration, Explorer, Objects, Violation
+from tests.exploration.laws import ProtocolLaws, Results
+from tests.exploration.report import CLEAN, claim
 from tests.exploration.seed_model import HARMS, Harm, SeedCleanUp
 from tests.exploration.variants import DeletesHints, OwnValue
 

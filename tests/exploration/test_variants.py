@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.testing import protocol_laws
+from tests.exploration import laws as protocol_laws
 from tests.exploration.variants import VARIANTS, Variant
 
 

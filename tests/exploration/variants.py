@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headgate.commit import cleanup, conditional, filetracker, rename
-from headgate.commit.cleanup import CleanUp
-from headgate.commit.conditional import ConditionalPublish
-from headgate.commit.filetracker import (
+from headgate.errors import NoAnswerError, StorageError, StorageRefusedError
+from headgate.log import cleanup, conditional, filetracker, rename
+from headgate.log.cleanup import CleanUp
+from headgate.log.conditional import ConditionalPublish
+from headgate.log.filetracker import (
     Accepted,
     Accepting,
     Adopting,
@@ -25,10 +26,17 @@ from headgate.commit.filetracker import (
     Scanning,
     Yielded,
 )
-from headgate.commit.head import CheckingListed, FindHead
-from headgate.commit.head import State as HeadState
-from headgate.commit.head import Step as HeadStep
-from headgate.commit.layout import (
+from headgate.log.head import (
+    Course,
+    Doubting,
+    FollowLog,
+    Hole,
+    LookingForSigns,
+    LostEnd,
+    Reached,
+    Step,
+)
+from headgate.log.layout import (
     LOG,
     PLAIN,
     TRACKER,
@@ -38,11 +46,11 @@ from headgate.commit.layout import (
     GivenUp,
     PlainLayout,
     Prepare,
+    entry_key,
 )
-from headgate.commit.machine import Ask, Finish
-from headgate.commit.outcome import Committed, Lost, Rejected
-from headgate.commit.rename import RenamePublish
-from headgate.errors import NoAnswerError, StorageError, StorageRefusedError
+from headgate.log.machine import Ask, Committed, Finish, Lost, Rejected
+from headgate.log.rename import RenamePublish
+from headgate.log.strategy import versions_in
 from headgate.model.identifiers import GENESIS, TxId, Version
 from headgate.storage.requests import (
     Answer,
@@ -52,24 +60,16 @@ from headgate.storage.requests import (
     Found,
     Get,
     ListPage,
-    Missing,
     Put,
     Request,
 )
-from headgate.testing.exploration_report import (
-    CLEAN,
-    Configuration,
-    claimant,
-    hints_first,
-    record_of,
-    resolving,
-    rivals,
-    writer,
-)
-from headgate.testing.explorer import Client, Explorer, Faults, Objects
-from headgate.testing.protocol_laws import (
+from tests.exploration.explorer import Client, Explorer, Faults, Objects
+from tests.exploration.laws import (
+    FAILED_WON,
+    FALSE_ALARM,
     HEAD_NOT_READABLE,
     HEAD_WENT_BACK,
+    LOSS_OVERLOOKED,
     MARKER_WENT_BACK,
     NO_ANSWER,
     NOT_READABLE,
@@ -81,6 +81,20 @@ from headgate.testing.protocol_laws import (
     PersistentClient,
     ProtocolLaws,
     at_most_one_is_decided,
+)
+from tests.exploration.report import (
+    CLEAN,
+    WINDOW,
+    Configuration,
+    WithReceipt,
+    claim,
+    claimant,
+    hints_first,
+    lost_end,
+    record_of,
+    resolving,
+    rivals,
+    writer,
 )
 
 DOES_NOT_FINISH = "left alone, does not finish"
@@ -182,7 +196,7 @@ class OwnValue(FileTrackerPublish):
     """Proposes its own record whatever others have proposed."""
 
     def choose(self, attempt: Attempt, seen: Scan) -> filetracker.Step:
-        return self.accept(attempt, self.record)
+        return self.accept(attempt, self.record, above=attempt.round)
 
 
 class AdoptsLowest(FileTrackerPublish):
@@ -205,7 +219,25 @@ class AdoptsAnnouncements(FileTrackerPublish):
     def choose(self, attempt: Attempt, seen: Scan) -> filetracker.Step:
         if seen.accepted is None:
             return super().choose(attempt, seen)
-        return Ask(Adopting(attempt), (Get(self.layout.prepare_key(self.version, seen.accepted)),))
+        announced = self.layout.prepare_key(self.version, seen.accepted)
+        return Ask(Adopting(attempt, seen.accepted.round), (Get(announced),))
+
+
+class MarksItsOwnAsFailed(FileTrackerPublish):
+    """Marks the sub-version in which it gave way as failed, although another client may win it."""
+
+    def give_way(self, attempt: Attempt) -> filetracker.Step:
+        step = super().give_way(attempt)
+        assert isinstance(step, Ask)
+        failed = Put(self.layout.expired_key(self.version, attempt.round), b"EXPIRED")
+        return replace(step, requests=(*step.requests, failed))
+
+
+class MarksAllAsFailed(FileTrackerPublish):
+    """Marks every sub-version below its own as failed, although one of them may have decided already."""
+
+    def accept(self, attempt: Attempt, value: bytes, *, above: int) -> filetracker.Step:
+        return super().accept(attempt, value, above=0)
 
 
 class IgnoresHigherBallots(FileTrackerPublish):
@@ -297,20 +329,83 @@ class TrustsUnseenVersion(CleanUp):
         return super()._check_newest((*markers, markers[-1].next()))
 
 
-class TrustsMarkers(FindHead):
+class TrustsSigns(FollowLog[Version]):
     """Takes a marker for a version, although its record may not be there yet."""
 
-    def resume(self, state: HeadState, answers: tuple[Answer, ...]) -> HeadStep:
-        if isinstance(state, CheckingListed) and answers == (Missing(),):
-            return Finish(state.version)
-        return super().resume(state, answers)
+    def _ask(self, doubt: Doubting[Version]) -> Step[Version]:
+        return Finish(Reached(doubt.version, ended=True))
 
 
-class IgnoresUnmarked(FindHead):
-    """Does not look for records above the largest marker, although a marker may come late, or never."""
+class DoesNotLookAgain(FollowLog[Version]):
+    """Takes a version that was decided after its look at the records for one that is lost."""
 
-    def _probe(self, known: Version, probes: int) -> HeadStep:
-        return Finish(known)
+    def _ask(self, doubt: Doubting[Version]) -> Step[Version]:
+        return Finish(LostEnd(doubt.course.state, doubt.version, doubt.sign))
+
+
+class TakesMarkersForReceipts(FollowLog[Version]):
+    """Takes the marker of the next version for a proof, although it is written with the record."""
+
+    def _ask(self, doubt: Doubting[Version]) -> Step[Version]:
+        return super()._ask(replace(doubt, proven=True))
+
+
+class LooksOnlyAtMarkers(FollowLog[Version]):
+    """Opens a log that has lost its end together with its markers, although the receipts are there."""
+
+    def _signs(self, course: Course[Version], window: int) -> tuple[Get | ListPage, ...]:
+        return super()._signs(course, window)[:1]
+
+
+class TakesHolesForLost(FollowLog[Version]):
+    """Does not read a missing record again, although it may have been decided before the one behind it."""
+
+    def _missing(self, course: Course[Version], rest: tuple[Answer, ...]) -> Step[Version]:
+        if any(isinstance(answer, Found) for answer in rest):
+            return Finish(Hole(course.state.next(), self._next_key(course)))
+        return super()._missing(course, rest)
+
+
+class ForgetsProposals(FollowLog[Version]):
+    """Takes a marker without a record for a loss, although its writer may have died between the two."""
+
+    def _doubt(self, course: Course[Version], doubt: Doubting[Version]) -> Step[Version]:
+        return Finish(LostEnd(course.state, doubt.version, doubt.sign))
+
+
+class ReadsReceiptLast(FollowLog[Version]):
+    """Reads the control entry of a version after its record, although both may have come in between."""
+
+    def _signs(self, course: Course[Version], window: int) -> tuple[Get | ListPage, ...]:
+        return super()._signs(course, window)[:1]
+
+    def _doubt(self, course: Course[Version], doubt: Doubting[Version]) -> Step[Version]:
+        return Ask(ReadingReceipt(doubt), (Get(entry_key(doubt.version)),))
+
+    def resume(self, state: Any, answers: tuple[Answer, ...]) -> Step[Version]:
+        match state, answers:
+            case ReadingReceipt(doubt), (Found(),):
+                return Finish(LostEnd(doubt.course.state, doubt.version, doubt.sign))
+            case ReadingReceipt(doubt), _:
+                return Finish(Reached(doubt.course.state, ended=True))
+            case _:
+                return super().resume(state, answers)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingReceipt:
+    doubt: Doubting[Version]
+
+
+class IgnoresUnmarked(FollowLog[Version]):
+    """Reads only what is marked, although a marker may come late, or never."""
+
+    def begin(self) -> Step[Version]:
+        markers = (ListPage(TRACKER.index),)
+        return Ask(LookingForSigns(Course(self.start, 0, 1), markers), markers)
+
+    def _ask(self, doubt: Doubting[Version]) -> Step[Version]:
+        return Finish(Reached(doubt.version, ended=True))
 
 
 # --- conditional write and rename ----------------------------------------------------------------------
@@ -395,6 +490,14 @@ def _claims(
     return tuple(kind(Version(version), record_of(number, version), claimant(number)) for version in versions)
 
 
+def _follower(kind: type[FollowLog[Version]]) -> FollowLog[Version]:
+    return kind(GENESIS, versions_in(TRACKER), at_once=2, window=WINDOW)
+
+
+def _reading(kind: type[FollowLog[Version]]) -> Client:
+    return Client("reader", (_follower(kind),))
+
+
 def _with_one_id(kind: type[FileTrackerPublish | RenamePublish]) -> tuple[Client, ...]:
     return tuple(
         Client(f"c{number}", (kind(Version(1), record_of(number, 1), claimant(7)),)) for number in (1, 2)
@@ -426,6 +529,8 @@ VARIANTS: tuple[Variant, ...] = (
     _race("FileTracker that proposes its own value always", OwnValue, RECORD_CHANGED),
     _race("FileTracker that adopts the lowest accept", AdoptsLowest, RECORD_CHANGED),
     _race("FileTracker that adopts announcements", AdoptsAnnouncements, RECORD_INVENTED),
+    _race("FileTracker that marks its own sub-version as failed", MarksItsOwnAsFailed, FAILED_WON),
+    _race("FileTracker that marks all sub-versions as failed", MarksAllAsFailed, FAILED_WON),
     _race("FileTracker that ignores higher ballots", IgnoresHigherBallots, RECORD_CHANGED),
     _race("FileTracker that stays in its round", StaysInItsRound, DOES_NOT_FINISH),
     _race("FileTracker that gives up instead of giving way", GivesUp, NO_ANSWER),
@@ -485,14 +590,27 @@ VARIANTS: tuple[Variant, ...] = (
         (writer(1, 1, 2), Client("cleaner", (TrustsUnseenVersion(keep=1),))),
         MARKER_WENT_BACK,
     ),
+    _log("reader that trusts markers", (writer(1, 1, 2), _reading(TrustsSigns)), HEAD_NOT_READABLE),
+    _log("reader that does not look again", (writer(1, 1, 2), _reading(DoesNotLookAgain)), FALSE_ALARM),
+    _log("reader that takes holes for lost", (writer(1, 1, 2), _reading(TakesHolesForLost)), FALSE_ALARM),
     _log(
-        "reader that trusts markers",
-        (writer(1, 1, 2), Client("reader", (TrustsMarkers(TRACKER, GENESIS),))),
-        HEAD_NOT_READABLE,
+        "reader that takes markers for receipts",
+        (writer(1, 1, 2), _reading(TakesMarkersForReceipts)),
+        FALSE_ALARM,
+    ),
+    Variant(
+        lost_end(FileTrackerPublish, LooksOnlyAtMarkers(GENESIS, versions_in(TRACKER), window=WINDOW)),
+        LOSS_OVERLOOKED,
+    ),
+    _log("reader that forgets proposals", (writer(1, 1, 2), _reading(ForgetsProposals)), FALSE_ALARM),
+    _log(
+        "reader that reads receipts last",
+        (writer(1, WithReceipt(claim(FileTrackerPublish, 1))), _reading(ReadsReceiptLast)),
+        FALSE_ALARM,
     ),
     _log(
         "reader that does not look above the markers",
-        (writer(1, 1, 2), writer(2, 1, 2, IgnoresUnmarked(TRACKER, GENESIS))),
+        (writer(1, 1, 2), writer(2, 1, 2, _follower(IgnoresUnmarked))),
         HEAD_WENT_BACK,
     ),
     _single_step("conditional write with deleted records", _DELETED_RECORDS, RECORD_GONE),

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from headgate.testing.explorer import Explorer
+from tests.exploration.explorer import Explorer
 
 ROW = "{:<65}{:>9}{:>7}{:>9}  {}\n"
 

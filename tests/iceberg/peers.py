@@ -25,19 +25,19 @@ def _extension(name: str) -> str:
 
 
 def ask_duckdb(root: Path, columns: str) -> list[tuple[Any, ...]]:
-    """Selects `columns` from the table at `root`, as published there."""
+    """Selects `columns` from the table at `root`, as published there, or from a metadata file."""
     with duckdb.connect(config={"allow_unsigned_extensions": "true"}) as connection:
         for name in ("avro", "iceberg"):
             connection.execute(f"LOAD '{_extension(name)}'")
         return connection.execute(f"SELECT {columns} FROM iceberg_scan('{root}')").fetchall()
 
 
-def ask_clickhouse(root: Path, columns: str, by_hint: bool = False) -> list[tuple[Any, ...]]:
+def ask_clickhouse(root: Path, columns: str, metadata_file: str | None = None) -> list[tuple[Any, ...]]:
     """Selects `columns` from the table at `root`. In a process of its own, which may read that directory.
 
-    `by_hint`: from the version that is published, as docs/tables.md tells, and not from the newest file.
+    The version that ClickHouse takes for the newest, or that of `metadata_file`, which is relative to `root`.
     """
-    how = ", SETTINGS iceberg_use_version_hint = 1" if by_hint else ""
+    how = "" if metadata_file is None else f", SETTINGS iceberg_metadata_file_path = '{metadata_file}'"
     query = f"SELECT {columns} FROM icebergLocal('{root}'{how})"
     command = [sys.executable, "-c", _CHDB, query]
     result = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)

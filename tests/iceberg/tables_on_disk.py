@@ -8,19 +8,19 @@ import pyarrow as pa
 from pyiceberg.schema import assign_fresh_schema_ids
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 
-from headgate.iceberg.arrow import (
+from headgate.iceberg.format.avro import Listed, decode_listed, decode_manifest
+from headgate.iceberg.format.data_file import DataFile, Entry, Manifest, Status
+from headgate.iceberg.format.encoding import encode_parquet
+from headgate.iceberg.format.metadata import TableMetadata, new_table
+from headgate.iceberg.format.snapshot import FileChange, Occasion, manifests_to_read, take_snapshot
+from headgate.iceberg.schema.arrow import (
     data_file,
     fitted,
     footer_of,
     partitioned,
     schema_from_arrow,
 )
-from headgate.iceberg.avro import Listed, decode_listed, decode_manifest
-from headgate.iceberg.data_file import DataFile, Entry, Manifest, Status
-from headgate.iceberg.encoding import encode_parquet
-from headgate.iceberg.metadata import TableMetadata, new_table
-from headgate.iceberg.partitions import parse_partition_by
-from headgate.iceberg.snapshot import FileChange, Occasion, manifests_to_read, take_snapshot
+from headgate.iceberg.schema.partitions import parse_partition_by
 from headgate.model.identifiers import TxId, Version
 
 

@@ -43,7 +43,7 @@ from pyiceberg.types import (
 )
 
 from headgate.errors import CorruptLakeError
-from headgate.iceberg.avro import (
+from headgate.iceberg.format.avro import (
     BOUNDS_KEY,
     ENTRIES_IN_A_BLOCK,
     Listed,
@@ -55,8 +55,8 @@ from headgate.iceberg.avro import (
     encode_manifest,
     encode_manifest_list,
 )
-from headgate.iceberg.container import assembled, split
-from headgate.iceberg.data_file import (
+from headgate.iceberg.format.container import assembled, split
+from headgate.iceberg.format.data_file import (
     ColumnMetrics,
     Content,
     DataFile,
@@ -217,7 +217,8 @@ def with_bounds(data: bytes, told: str | None) -> bytes:
     header = {name: value for name, value in container.metadata.items() if name != BOUNDS_KEY}
     if told is not None:
         header[BOUNDS_KEY] = told
-    return assembled(header, container.sync, [(block.count, block.records()) for block in container.blocks])
+    counts = [block.count for block in container.blocks]
+    return assembled(header, container.sync, zip(counts, container.records(), strict=True))
 
 
 def test_a_manifest_without_bounds_is_read_whole_and_gets_them_when_it_is_merged() -> None:

@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import LongType, StringType
 
 from headgate.errors import InvalidInputError
-from headgate.iceberg.columns import (
+from headgate.iceberg.schema.columns import (
     Columns,
     Position,
     field_ids,
@@ -25,7 +25,7 @@ from headgate.iceberg.columns import (
     with_renamed,
     with_widened,
 )
-from headgate.iceberg.ddl import parse_columns
+from headgate.iceberg.schema.ddl import parse_columns
 
 DDL = (
     "id INT NOT NULL, name STRING, price DECIMAL(9, 2), address STRUCT<zip: STRING, town: STRING>, "
@@ -125,46 +125,46 @@ REFUSED: list[tuple[Callable[[Columns], Any], list[str]]] = [
     (lambda c: with_added(c, "x", "INT", default=1), ["cannot have a default: Iceberg's format version 2"]),
     (
         lambda c: with_added(c, "NAME", "INT", required=True, default=1),
-        ["column name already, which differs in case only", "cannot be required", "cannot have a default"],
+        ["already a column name, which differs only in case", "cannot be required", "cannot have a default"],
     ),
-    (lambda c: with_added(c, "name", "INT"), ["there is a column name already"]),
-    (lambda c: with_added(c, "address.ZIP", "INT"), ["there is a column zip already"]),
+    (lambda c: with_added(c, "name", "INT"), ["there is already a column name"]),
+    (lambda c: with_added(c, "address.ZIP", "INT"), ["there is already a column zip"]),
     (lambda c: with_added(c, "nme.x", "INT"), ["there is no column 'nme'"]),
     (
         lambda c: with_added(c, "name.x", "INT"),
-        ["nothing can be added to name: it is a string, not a struct"],
+        ["cannot add a column to name: it is a string, not a struct"],
     ),
-    (lambda c: with_added(c, "keyed.key.x", "INT"), ["inside the key of a map"]),
+    (lambda c: with_added(c, "keyed.key.x", "INT"), ["part of a map's key"]),
     (lambda c: with_added(c, "x", "INTT"), ["'INTT' is not a type"]),
     (lambda c: with_added(c, "x", "INT NOT NULL"), ["expected the end of the type"]),
-    (lambda c: with_added(c, "x", 7), ["a type is DDL"]),
-    (lambda c: with_added(c, "", "INT"), ["not the name of a column"]),
-    (lambda c: with_added(c, "a..b", "INT"), ["not the name of a column"]),
-    (lambda c: with_added(c, "x", "INT", position=Position(after="zip")), ["no column 'zip' beside it"]),
-    (lambda c: Position(first=True, after="id"), ["one position"]),
+    (lambda c: with_added(c, "x", 7), ["a type must be DDL"]),
+    (lambda c: with_added(c, "", "INT"), ["not a column name"]),
+    (lambda c: with_added(c, "a..b", "INT"), ["not a column name"]),
+    (lambda c: with_added(c, "x", "INT", position=Position(after="zip")), ["no column 'zip' next to it"]),
+    (lambda c: Position(first=True, after="id"), ["only one position"]),
     (lambda c: with_dropped(c, "nam", unused), ["there is no column 'nam'"]),
-    (lambda c: with_dropped(c, "tags.element", unused), ["inside of a list or a map"]),
-    (lambda c: with_dropped(c, "places.value.x", unused), ["the only one there"]),
+    (lambda c: with_dropped(c, "tags.element", unused), ["part of a list or a map"]),
+    (lambda c: with_dropped(c, "places.value.x", unused), ["it is the only one"]),
     (lambda c: with_dropped(c, "address", lambda i: "zip is used" if i == 10 else None), ["zip is used"]),
-    (lambda c: with_renamed(c, "name", "ID"), ["there is a column id already"]),
-    (lambda c: with_renamed(c, "name", "a.b"), ["a dot in a name"]),
-    (lambda c: with_renamed(c, "name", "name"), ["its name already"]),
+    (lambda c: with_renamed(c, "name", "ID"), ["there is already a column id"]),
+    (lambda c: with_renamed(c, "name", "a.b"), ["a name cannot contain a dot"]),
+    (lambda c: with_renamed(c, "name", "name"), ["already has this name"]),
     (lambda c: with_renamed(c, "name", "\ud800"), ["not valid Unicode"]),
     (lambda c: with_added(c, "\ud800", "INT"), ["not valid Unicode"]),
-    (lambda c: with_renamed(c, "tags.element", "x"), ["no name of their own"]),
-    (lambda c: with_widened(c, "id", "INT"), ["it is int already"]),
-    (lambda c: with_widened(c, "id", "DOUBLE"), ["int does not become double"]),
-    (lambda c: with_widened(c, "name", "BINARY"), ["string does not become binary"]),
+    (lambda c: with_renamed(c, "tags.element", "x"), ["cannot be renamed"]),
+    (lambda c: with_widened(c, "id", "INT"), ["it is already int"]),
+    (lambda c: with_widened(c, "id", "DOUBLE"), ["int cannot become double"]),
+    (lambda c: with_widened(c, "name", "BINARY"), ["string cannot become binary"]),
     (lambda c: with_widened(c, "price", "DECIMAL(12, 3)"), ["with the same scale"]),
     (lambda c: with_widened(c, "price", "DECIMAL(8, 2)"), ["with the same scale"]),
-    (lambda c: with_widened(c, "keyed.key.k", "BIGINT"), ["inside the key of a map"]),
-    (lambda c: with_moved(c, "name", Position()), ["where should name go"]),
-    (lambda c: with_moved(c, "name", Position(after="name")), ["beside itself"]),
-    (lambda c: with_moved(c, "id", Position(first=True)), ["is there already"]),
-    (lambda c: with_moved(c, "tags.element", Position(first=True)), ["nothing beside it"]),
-    (lambda c: with_optional(c, "name"), ["optional already"]),
-    (lambda c: with_optional(c, "keyed.key"), ["inside the key of a map"]),
-    (lambda c: with_doc(c, "name", None), ["described so already"]),
+    (lambda c: with_widened(c, "keyed.key.k", "BIGINT"), ["part of a map's key"]),
+    (lambda c: with_moved(c, "name", Position()), ["no position for name"]),
+    (lambda c: with_moved(c, "name", Position(after="name")), ["next to itself"]),
+    (lambda c: with_moved(c, "id", Position(first=True)), ["is already there"]),
+    (lambda c: with_moved(c, "tags.element", Position(first=True)), ["it has no siblings"]),
+    (lambda c: with_optional(c, "name"), ["already optional"]),
+    (lambda c: with_optional(c, "keyed.key"), ["part of a map's key"]),
+    (lambda c: with_doc(c, "name", None), ["already has this description"]),
 ]
 
 

@@ -7,8 +7,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, StringType, TimestamptzType
 
 from headgate.errors import InvalidInputError
-from headgate.iceberg.ddl import parse_columns
-from headgate.iceberg.partitions import parse_partition_by
+from headgate.iceberg.schema.ddl import parse_columns
+from headgate.iceberg.schema.partitions import parse_partition_by
 from headgate.model.table import TableName
 
 SCHEMA = Schema(
@@ -38,16 +38,16 @@ def test_columns_of_every_kind() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "expected the name of a column"),
+        ("", "expected a column name"),
         ("id", "is not a type"),
         ("id BIGNT", "'BIGNT' is not a type: id »BIGNT"),
-        ("a int, A string", "declared twice: a"),
+        ("a int, A string", "duplicate columns: a"),
         ("x array<int", "expected '>'"),
         ("x decimal(50, 2)", "out of range"),
         ("x decimal(5, 9)", "out of range"),
         ("a int b int", "expected ',' or the end"),
-        ("a int; drop", "is not expected"),
-        ("x " + "array<" * 60 + "int" + ">" * 60, "nested deeper"),
+        ("a int; drop", "is unexpected"),
+        ("x " + "array<" * 60 + "int" + ">" * 60, "nested more than"),
     ],
 )
 def test_a_schema_that_cannot_be_read_is_shown_with_the_place(text: str, problem: str) -> None:
@@ -66,9 +66,9 @@ def test_partition_fields_are_named_as_iceberg_does() -> None:
     ("term", "problem"),
     [
         ("nme", "there is no column 'nme'"),
-        ("day(name)", "does not fit the type string"),
-        ("hour(id)", "does not fit the type long"),
-        ("tags", "does not fit the type list<int>"),
+        ("day(name)", "cannot be applied to name, which is string"),
+        ("hour(id)", "cannot be applied to id, which is long"),
+        ("tags", "cannot be applied to tags, which is list<int>"),
         ("bucket(id)", "needs a number from 1 to"),
         ("bucket(0, id)", "needs a number from 1 to"),
         ("bucket(-2, id)", "needs a number from 1 to"),
@@ -89,7 +89,7 @@ def test_near_names_are_offered() -> None:
         parse_partition_by(["nme"], SCHEMA)
     with pytest.raises(InvalidInputError, match="twice"):
         parse_partition_by(["name", "name"], SCHEMA)
-    with pytest.raises(InvalidInputError, match="is a list"):
+    with pytest.raises(InvalidInputError, match="must be a list of strings, not a string"):
         parse_partition_by("name", SCHEMA)
 
 

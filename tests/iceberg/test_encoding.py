@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headgate as hg
-from headgate.iceberg.encoding import (
+from headgate.iceberg.format.encoding import (
     ROW_GROUP_ROWS,
     SAMPLED_ROWS,
     FileForm,
@@ -20,7 +20,8 @@ from headgate.iceberg.encoding import (
     encode_parquet,
     parquet_writer,
 )
-from headgate.lake import Lake
+from headgate.lake.lake import Lake
+from headgate.lake.table import Table
 from headgate.storage.memory import MemoryStore
 
 COUNT = 1000
@@ -147,6 +148,7 @@ def test_a_dictionary_that_arrow_would_give_up_is_not_begun() -> None:
 
 # --- differences --------------------------------------------------------------------------------------------
 
+DELTAS = FileForm(deltas=True)
 RISING = [n * 1000 + n % 7 for n in range(COUNT)]
 
 
@@ -158,7 +160,7 @@ RISING = [n * 1000 + n % 7 for n in range(COUNT)]
 def test_whole_numbers_and_moments_that_are_near_are_told_by_differences(kind: pa.DataType) -> None:
     values = pa.array(RISING, pa.int64()).cast(pa.int32() if kind == pa.date32() else pa.int64()).cast(kind)
     rows = pa.table({"v": values, "name": [f"n{n}" for n in RISING]})
-    data = encode_parquet(rows)
+    data = encode_parquet(rows, DELTAS)
     assert by_differences(data) == {"v"}
     assert pq.read_table(pa.BufferReader(data)).equals(rows)
 
@@ -166,7 +168,7 @@ def test_whole_numbers_and_moments_that_are_near_are_told_by_differences(kind: p
 def test_numbers_from_one_end_to_the_other_come_back() -> None:
     ends = [-(2**63), 2**63 - 1]
     rows = pa.table({"v": pa.array([*ends, *range(COUNT), *reversed(ends)], pa.int64())})
-    data = encode_parquet(rows)
+    data = encode_parquet(rows, DELTAS)
     assert by_differences(data) == {"v"}
     assert pq.read_table(pa.BufferReader(data)).equals(rows)
 
@@ -182,14 +184,14 @@ def test_others_are_not() -> None:
             "inside": [{"n": n} for n in RISING],
         }
     )
-    assert by_differences(encode_parquet(rows)) == set()
-    assert by_differences(encode_parquet(rows.slice(0, 0))) == set()
-    assert by_differences(encode_parquet(rows.slice(0, 1))) == set()
+    assert by_differences(encode_parquet(rows, DELTAS)) == set()
+    assert by_differences(encode_parquet(rows.slice(0, 0), DELTAS)) == set()
+    assert by_differences(encode_parquet(rows.slice(0, 1), DELTAS)) == set()
 
 
 def test_keys_in_order_that_repeat_are_shorter_by_differences() -> None:
     rows = pa.table({"order": pa.array([n // 4 for n in range(COUNT)], pa.int64())})
-    data = encode_parquet(rows)
+    data = encode_parquet(rows, DELTAS)
     assert (by_differences(data), with_dictionary(data)) == ({"order"}, set())
     assert pq.read_table(pa.BufferReader(data)).equals(rows)
 
@@ -199,7 +201,7 @@ def test_of_rows_that_are_still_to_come_nothing_is_known_but_what_the_schema_say
     first = pa.table({"id": RISING, "other": RISING}, schema=schema)
     rest = pa.table({"id": RISING, "other": pa.nulls(COUNT, pa.int64())}, schema=schema)
     out = pa.BufferOutputStream()
-    with parquet_writer(out, first) as writer:
+    with parquet_writer(out, first, DELTAS) as writer:
         writer.write_table(first)
         writer.write_table(rest)
     data = out.getvalue().to_pybytes()
@@ -207,18 +209,35 @@ def test_of_rows_that_are_still_to_come_nothing_is_known_but_what_the_schema_say
     assert pq.read_table(pa.BufferReader(data)).equals(pa.concat_tables([first, rest]))
 
 
-def test_a_table_can_do_without_them() -> None:
+def stored_by_differences(lake: Lake, table: Table) -> set[str]:
+    files = [lake._handle.driver.get(lake._handle.loader().key(file.path)) or b"" for file in table.files()]
+    return set[str]().union(*map(by_differences, files))
+
+
+def test_unless_a_table_asks_for_it_nothing_is_stored_by_differences() -> None:
+    """Iceberg on Spark before 1.10 cannot read it, and every engine shall read every table."""
+    lake = Lake.init(MemoryStore(), divisor=2)
+    table = lake.create_table("db.t", "id BIGINT NOT NULL, v BIGINT NOT NULL")
+    rows = pa.table({"id": RISING, "v": RISING})
+    table.append(rows.slice(0, 900))  # whole
+    assert stored_by_differences(lake, table) == set()
+    with lake.transaction() as tx:
+        tx.table("db.t").append(rows.slice(900).to_reader())  # batch by batch
+    table.upsert(rows.slice(500), keys=["id"])
+    table.delete("id < 100000")
+    assert stored_by_differences(lake, table) == set()
+    lake.compact()
+    assert stored_by_differences(lake, table) == set()
+
+
+def test_a_table_can_ask_for_it() -> None:
     lake = Lake.init(MemoryStore())
-    table = lake.create_table("db.t", "id BIGINT", properties={"write.parquet.delta-encoding": "false"})
-
-    def stored() -> set[str]:
-        return by_differences(lake._driver.get(lake._table_loader().key(table.files()[0].path)) or b"")
-
+    table = lake.create_table("db.t", "id BIGINT", properties={"write.parquet.delta-encoding": "true"})
     table.append(pa.table({"id": RISING}))
-    assert stored() == set()
-    table.set_properties({"write.parquet.delta-encoding": "true"})
+    assert stored_by_differences(lake, table) == {"id"}
+    table.set_properties({"write.parquet.delta-encoding": "false"})
     table.overwrite(pa.table({"id": RISING}))
-    assert stored() == {"id"}
+    assert stored_by_differences(lake, table) == set()
     with pytest.raises(hg.InvalidInputError, match=r"delta-encoding cannot be 'no'"):
         table.set_properties({"write.parquet.delta-encoding": "no"})
-    assert FileForm.of({"write.parquet.delta-encoding": "false"}) == FileForm(deltas=False)
+    assert FileForm.of({}) == FileForm(deltas=False)

@@ -6,9 +6,10 @@ import pytest
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from headgate.errors import InvalidInputError
-from headgate.iceberg.columns import with_added, with_dropped, with_renamed
-from headgate.iceberg.ddl import parse_columns
-from headgate.iceberg.evolution import (
+from headgate.iceberg.format.metadata import TableMetadata, new_table
+from headgate.iceberg.schema.columns import with_added, with_dropped, with_renamed
+from headgate.iceberg.schema.ddl import parse_columns
+from headgate.iceberg.schema.evolution import (
     Evolution,
     Step,
     Subject,
@@ -19,9 +20,8 @@ from headgate.iceberg.evolution import (
     replace_sort_by,
     users_of,
 )
-from headgate.iceberg.metadata import TableMetadata, new_table
-from headgate.iceberg.partitions import parse_partition_by
-from headgate.iceberg.sorting import parse_sort_by
+from headgate.iceberg.schema.partitions import parse_partition_by
+from headgate.iceberg.schema.sort_orders import parse_sort_by
 from headgate.model.table import StructurePart
 
 DDL = "id BIGINT, ts TIMESTAMP, name STRING, place STRUCT<x: INT>, id_bucket_8 INT, tags ARRAY<INT>"
@@ -80,19 +80,19 @@ def test_a_field_keeps_its_name_when_its_column_gets_another() -> None:
     [
         (add_partition_field("day(ts)"), "given twice"),
         (replace_partition_by(["name", "name"]), "given twice"),
-        (replace_partition_by(["day(ts)"]), "partitioned so already"),
+        (replace_partition_by(["day(ts)"]), "already has this partitioning"),
         (replace_partition_by("name"), "write \\['name'\\]"),
         (add_partition_field("nme"), "did you mean name"),
         (add_partition_field("tags.element"), "inside a list or a map"),
-        (add_partition_field("hour(name)"), "does not fit"),
+        (add_partition_field("hour(name)"), "cannot be applied to name, which is string"),
         (drop_partition_field("name"), "no partition field 'name'\n.*choose one of ts_day"),
-        (replace_sort_by([]), "sorted so already"),
+        (replace_sort_by([]), "already has this sort order"),
         (replace_sort_by(["name", "name desc"]), "the same column twice"),
         (replace_sort_by("name"), "write \\['name'\\]"),
         (replace_sort_by(["tags.element"]), "inside a list or a map"),
         (replace_sort_by(["name sideways"]), "there is no column"),
         (replace_sort_by([""]), "not a sort field"),
-        (change_columns(lambda c, _: with_renamed(c, "name", "ts_day")), "the name of another column"),
+        (change_columns(lambda c, _: with_renamed(c, "name", "ts_day")), "the same name as a column"),
         (
             change_columns(lambda c, t: with_dropped(c, "ts", users_of(t))),
             "the partition field ts_day uses it; drop the partition field first",
@@ -106,7 +106,7 @@ def test_what_cannot_be_done_is_refused(step: Step, problem: str) -> None:
 
 def test_partition_fields_that_look_like_columns_are_refused() -> None:
     schema = assign_fresh_schema_ids(Schema(*parse_columns("id INT, id_bucket INT").fields))
-    with pytest.raises(InvalidInputError, match="id_bucket has the name of another column"):
+    with pytest.raises(InvalidInputError, match="id_bucket has the same name as a column"):
         parse_partition_by(["bucket(8, id)"], schema)
 
 

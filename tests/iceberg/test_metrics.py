@@ -10,11 +10,11 @@ import pytest
 from pyiceberg.schema import Schema
 
 import headgate as hg
-from headgate.iceberg import rolling
-from headgate.iceberg.arrow import footer_of
-from headgate.iceberg.ddl import parse_columns
-from headgate.iceberg.encoding import encode_parquet
-from headgate.iceberg.metrics import column_metrics
+from headgate.arrow import data_files
+from headgate.iceberg.format.encoding import encode_parquet
+from headgate.iceberg.format.metrics import column_metrics
+from headgate.iceberg.schema.arrow import footer_of
+from headgate.iceberg.schema.ddl import parse_columns
 from headgate.storage.memory import MemoryStore
 
 TOO_LONG = "z" * 5000
@@ -29,7 +29,7 @@ def lake() -> hg.Lake:
 def test_a_row_group_without_bounds_leaves_the_file_without(
     lake: hg.Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rolling, "ROW_GROUP_BYTES", 1)  # each batch is a row group
+    monkeypatch.setattr(data_files, "ROW_GROUP_BYTES", 1)  # each batch is a row group
     table = lake.create_table("a.b", "id BIGINT, s STRING, b BINARY")
 
     def groups() -> Iterator[pa.RecordBatch]:

@@ -17,14 +17,14 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import StaticTable
 
 import headgate as hg
-from headgate.commit.layout import PLAIN
+from headgate.lake.table import Table
+from headgate.log.layout import PLAIN
 from headgate.model.identifiers import Version
-from headgate.storage.faulty import Fault, faulty, refuse
 from headgate.storage.location import open_store
 from headgate.storage.requests import Create, Request
-from headgate.table import Table
+from headgate.testing.faulty import Fault, faulty, refuse
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
-from tests.lake.aging import AgingHost, Clock
+from tests.maintenance.aging import AgingHost, Clock
 from tests.row_deletes import delete_rows
 
 pytestmark = pytest.mark.slow
@@ -381,7 +381,8 @@ NEAR = 3000
 def near_values(place: Place) -> tuple[Table, pa.Table]:
     """A table whose columns are all told by differences, also after one of them got another type."""
     columns = "n INT, i INT, d DATE, t TIMESTAMP_NTZ, z TIMESTAMP"
-    table = place.lake.create_table("types.near", f"{columns}, w BIGINT")
+    asked = {"write.parquet.delta-encoding": "true"}
+    table = place.lake.create_table("types.near", f"{columns}, w BIGINT", properties=asked)
     numbers = pa.array([n * 17 + n % 5 - 20_000 for n in range(NEAR)], pa.int64())
     rows = pa.table(
         {
@@ -419,18 +420,60 @@ def test_columns_that_are_told_by_differences(place: Place) -> None:
 
 
 def test_what_is_not_committed_is_not_seen(tmp_path: Path) -> None:
-    """An attempt leaves metadata that no record names: engines go by the hint."""
+    """An attempt leaves metadata that no record names: no engine takes it for a version of the table."""
     place = Place(tmp_path / "lake")
+    table = with_an_attempt(place, tmp_path / "lake")
+    directory = place.directory(table)
+    assert len(list(directory.rglob("*-*.metadata.json"))) == 3
+    assert sorted(ask_duckdb(directory, "n")) == [(1,), (2,)]
+    assert clickhouse_numbers(directory) == [1, 2]
+    assert sorted(row["n"] for row in ask_pyiceberg(str(directory))) == [1, 2]
+
+
+def test_the_exact_metadata_file_of_a_version(tmp_path: Path) -> None:
+    """What `headgate show --json` names, in a directory of its own, is a metadata file to every engine."""
+    place = Place(tmp_path / "lake")
+    table = with_an_attempt(place, tmp_path / "lake")
+    exact = Path(table.metadata_location.removeprefix("file://"))
+    table.append(pa.table({"n": [4]}))
+    directory = place.directory(table)
+    assert sorted(ask_duckdb(exact, "n")) == [(1,), (2,)]
+    assert sorted(row["n"] for row in ask_pyiceberg(str(exact))) == [1, 2]
+    assert clickhouse_numbers(directory, str(exact.relative_to(directory))) == [1, 2]
+    assert clickhouse_numbers(directory) == [1, 2, 4]
+
+
+def test_an_attempt_that_an_earlier_release_left(tmp_path: Path) -> None:
+    """An engine that goes by numbers sees it until the table has a higher one, or a vacuum has removed it."""
+    places = []
+    for number in range(2):
+        place = Place(tmp_path / f"lake{number}")
+        table = with_an_attempt(place, tmp_path / f"lake{number}")
+        metadata = place.directory(table) / "metadata"
+        (left,) = place.directory(table).glob(f"attempts/{3:020d}-*")
+        left.rename(metadata / left.name)
+        places.append((place, table))
+        assert clickhouse_numbers(place.directory(table)) == [1, 2, 3]
+    (_, changed), (vacuumed, table) = places
+    changed.append(pa.table({"n": [4]}))  # becomes the version that the attempt was at: both have that number
+    changed.append(pa.table({"n": [5]}))
+    assert clickhouse_numbers(places[0][0].directory(changed)) == [1, 2, 4, 5]
+    vacuumed.lake.vacuum(older_than="0s")
+    assert clickhouse_numbers(vacuumed.directory(table)) == [1, 2]
+
+
+def with_an_attempt(place: Place, root: Path) -> Table:
+    """A table with two rows at version 2, and what an attempt at version 3 left that was never committed."""
     table = place.lake.create_table("t.t", "n BIGINT")
     table.append(pa.table({"n": [1, 2]}))
-    never, _ = faulty(open_store(str(tmp_path / "lake")), Fault(is_record, refuse))
+    never, _ = faulty(open_store(str(root)), Fault(is_record, refuse))
     with pytest.raises(hg.StorageError):
         hg.Lake.open(never).table("t.t").append(pa.table({"n": [3]}))
-    directory = place.directory(table)
-    assert len(list((directory / "metadata").glob("*-*.metadata.json"))) == 3
-    assert sorted(ask_duckdb(directory, "n")) == [(1,), (2,)]
-    assert sorted(int(n) for (n,) in ask_clickhouse(directory, "n", by_hint=True)) == [1, 2]
-    assert sorted(row["n"] for row in ask_pyiceberg(place.metadata_file(table))) == [1, 2]
+    return table
+
+
+def clickhouse_numbers(directory: Path, metadata_file: str | None = None) -> list[int]:
+    return sorted(int(n) for (n,) in ask_clickhouse(directory, "n", metadata_file))
 
 
 def is_record(request: Request) -> bool:

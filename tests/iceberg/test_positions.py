@@ -14,16 +14,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.types import LongType, NestedField, StringType
 
-from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
-from headgate.host import SYSTEM
-from headgate.iceberg.data_file import ColumnMetrics, Content, DataFile
-from headgate.iceberg.directories import Role, new_directory, new_file, role_of
-from headgate.iceberg.loader import TableLoader
-from headgate.iceberg.metadata import new_table
-from headgate.iceberg.partitions import parse_partition_by
-from headgate.iceberg.planning import DeleteIndex
-from headgate.iceberg.positions import (
+from headgate.iceberg.format.data_file import ColumnMetrics, Content, DataFile
+from headgate.iceberg.format.directories import Role, Target, new_directory, new_file, role_of
+from headgate.iceberg.format.loader import TableLoader
+from headgate.iceberg.format.metadata import new_table
+from headgate.iceberg.format.positions import (
     FILE_PATH_ID,
     POS_ID,
     Positions,
@@ -33,10 +29,13 @@ from headgate.iceberg.positions import (
     read_positions,
     write_positions,
 )
-from headgate.iceberg.target import Target
+from headgate.iceberg.scan.planning import DeleteIndex
+from headgate.iceberg.schema.partitions import parse_partition_by
+from headgate.log.driver import Driver
 from headgate.model.identifiers import TxId
-from headgate.storage.counting import counted
 from headgate.storage.memory import MemoryStore
+from headgate.system.host import SYSTEM
+from headgate.testing.intercept import counted
 
 Places = dict[str, set[int]]
 places = st.dictionaries(

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.windows import largest_complete_window
+from headgate.core.compaction.windows import largest_complete_window
 from headgate.errors import InvalidInputError
-from headgate.iceberg.arrow import fitted
-from headgate.iceberg.avro import Listed, decode_listed, decode_manifest
-from headgate.iceberg.data_file import Content, DataFile, Manifest, Status
-from headgate.iceberg.metadata import KEPT_SNAPSHOTS, TableMetadata
-from headgate.iceberg.snapshot import Dead, FileChange, Occasion, manifests_to_read, take_snapshot
+from headgate.iceberg.format.avro import Listed, decode_listed, decode_manifest
+from headgate.iceberg.format.data_file import Content, DataFile, Manifest, Status
+from headgate.iceberg.format.metadata import KEPT_SNAPSHOTS, TableMetadata
+from headgate.iceberg.format.snapshot import Dead, FileChange, Occasion, manifests_to_read, take_snapshot
+from headgate.iceberg.schema.arrow import fitted
 from headgate.model.identifiers import TxId, Version
 from tests.examples import examples
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
@@ -226,7 +226,7 @@ def test_data_that_does_not_fit_lists_every_difference(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError) as caught:
         fitted(wrong, schema, "sales.orders")
     for difference in (
-        "column id (int64) is required and missing",
+        "column id (int64) is required but missing",
         "column s is int64",
         "column ts is string",
         "column m is struct<a: int64>",

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
-from headgate.commit.layout import IDENTITY, LAST_CHECKPOINT, PLAIN
-from headgate.host import SYSTEM
+from headgate.log.layout import IDENTITY, LAST_CHECKPOINT, PLAIN
 from headgate.model.identifiers import Version
 from headgate.storage.memory import MemoryStore
+from headgate.system.host import SYSTEM
 
 HUGE = 10**20
 TXID = "0" * 32

@@ -9,13 +9,10 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.commit.layout import IDENTITY, PLAIN, TRACKER, Accept
 from headgate.errors import NoAnswerError, StorageRefusedError
+from headgate.log.layout import IDENTITY, PLAIN, TRACKER, Accept
 from headgate.model.identifiers import Version
-from headgate.refusals import TransactionConflictError
 from headgate.storage.capabilities import Store
-from headgate.storage.faulty import Fault, faulty, lose_answer, lose_request, refuse
-from headgate.storage.intercept import without_atomic_operations
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import (
     Create,
@@ -28,6 +25,9 @@ from headgate.storage.requests import (
     Rename,
     Request,
 )
+from headgate.testing.faulty import Fault, faulty, lose_answer, lose_request, refuse
+from headgate.testing.intercept import without_atomic_operations
+from headgate.transaction.conflicts import TransactionConflictError
 
 STRATEGIES = ("conditional", "rename", "filetracker")
 
@@ -38,7 +38,7 @@ def lake(request: pytest.FixtureRequest) -> hg.Lake:
 
 
 def other_handle(lake: hg.Lake) -> hg.Lake:
-    return hg.Lake.open(lake._log.driver.store)
+    return hg.Lake.open(lake._handle.log.driver.store)
 
 
 def test_a_new_lake_is_empty(lake: hg.Lake) -> None:
@@ -182,7 +182,7 @@ def test_a_lake_can_change_its_strategy_while_handles_are_open() -> None:
 def test_switching_to_an_unsafe_strategy_is_refused() -> None:
     lake = hg.Lake.init(without_atomic_operations(MemoryStore()))
     assert lake.strategy == "filetracker"
-    with pytest.raises(hg.UnsupportedError, match="conditional would be unsafe"):
+    with pytest.raises(hg.UnsupportedError, match="conditional is unsafe"):
         lake.change_strategy("conditional")
     with pytest.raises(hg.InvalidInputError, match="already"):
         lake.change_strategy("filetracker")
@@ -417,9 +417,7 @@ def test_a_lost_record_below_the_head_is_named() -> None:
 def test_a_hole_in_the_log_is_not_taken_for_its_end() -> None:
     store, _ = plain_lake(18)
     store.delete(PLAIN.record_key(Version(15)))
-    with pytest.raises(
-        hg.CorruptLakeError, match=r"version 15 .* is gone, although later versions are there"
-    ):
+    with pytest.raises(hg.CorruptLakeError, match=r"version 15 .* is gone, although later versions exist"):
         hg.Lake.open(store)
 
 

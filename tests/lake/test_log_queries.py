@@ -9,11 +9,12 @@ import pytest
 
 import headgate as hg
 from headgate.errors import InvalidInputError
-from headgate.storage.counting import counted
 from headgate.storage.memory import MemoryStore
+from headgate.system.host import SystemHost
+from headgate.testing.intercept import counted
 
 
-class Office(hg.host.SystemHost):
+class Office(SystemHost):
     """Whoever sits at the desk, a minute later each time."""
 
     def __init__(self) -> None:

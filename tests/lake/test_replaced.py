@@ -14,8 +14,8 @@ from threading import Barrier
 import pytest
 
 import headgate as hg
-from headgate.commit.layout import IDENTITY
 from headgate.errors import StorageRefusedError
+from headgate.log.layout import IDENTITY
 from headgate.storage.local import LocalStore
 
 STRATEGIES = ("conditional", "rename", "filetracker")

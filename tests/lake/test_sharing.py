@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
-from headgate.core.retry import RetryPolicy, contended_delay
-from headgate.host import SystemHost
+from headgate.core.conflict.retry import RetryPolicy, contended_delay
+from headgate.log.layout import entry_key
 from headgate.model.identifiers import Version
 from headgate.storage.memory import MemoryStore
+from headgate.system.host import SystemHost
 
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
 
@@ -27,7 +28,7 @@ def other_process(place: Path) -> hg.Lake:
 def test_a_handle_knows_what_another_one_committed(tmp_path: Path) -> None:
     one = hg.Lake.init(tmp_path)
     two = hg.Lake.open(tmp_path)
-    assert one._log.turn is two._log.turn
+    assert one._handle.log.turn is two._handle.log.turn
     tx = two.transaction()
     tx.set_properties({"b": "2"})
     one.set_properties({"a": "1"})
@@ -40,10 +41,10 @@ def test_a_handle_knows_what_another_one_committed(tmp_path: Path) -> None:
 
 def test_other_hosts_other_options_and_stores_in_memory_share_nothing(tmp_path: Path) -> None:
     lake = hg.Lake.init(tmp_path)
-    assert other_process(tmp_path)._log.turn is not lake._log.turn
-    assert hg.Lake.open(tmp_path, options={"fsync": "false"})._log.turn is not lake._log.turn
+    assert other_process(tmp_path)._handle.log.turn is not lake._handle.log.turn
+    assert hg.Lake.open(tmp_path, options={"fsync": "false"})._handle.log.turn is not lake._handle.log.turn
     store = MemoryStore()
-    assert hg.Lake.init(store)._log.turn is not hg.Lake.open(store)._log.turn
+    assert hg.Lake.init(store)._handle.log.turn is not hg.Lake.open(store)._handle.log.turn
 
 
 def test_nothing_is_kept_when_all_handles_are_gone(tmp_path: Path) -> None:
@@ -65,11 +66,12 @@ def test_whoever_opens_a_lake_that_was_set_back_does_not_believe_the_others(tmp_
     for path in log.iterdir():
         if path.name not in before:
             path.unlink()
+    (tmp_path / entry_key(Version(2))).unlink()
     new = hg.Lake.open(tmp_path)
-    assert new._log.turn is not old._log.turn
+    assert new._handle.log.turn is not old._handle.log.turn
     assert (new.version, dict(new.properties)) == (1, {"a": "1"})
     assert new.set_properties({"a": "3"}).version == 2
-    assert hg.Lake.open(tmp_path)._log.turn is new._log.turn
+    assert hg.Lake.open(tmp_path)._handle.log.turn is new._handle.log.turn
 
 
 def test_another_history_of_the_same_length_is_not_taken_for_the_known_one(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_another_history_of_the_same_length_is_not_taken_for_the_known_one(tmp_p
     branch.set_properties({"b": "3"})
     shutil.copytree(tmp_path / "backup", tmp_path / "lake", dirs_exist_ok=True)
     new = hg.Lake.open(tmp_path / "lake")
-    assert new._log.turn is not lake._log.turn
+    assert new._handle.log.turn is not lake._handle.log.turn
     assert (new.version, dict(new.properties)) == (3, {"a": "1", "b": "3"})
     assert [entry.version for entry in new.log()] == [3, 2, 1]
 
@@ -93,8 +95,8 @@ def test_a_handle_joins_others_that_are_behind(tmp_path: Path) -> None:
     for number in range(30):
         stranger.set_properties({"n": str(number)})
     late = hg.Lake.open(tmp_path)
-    assert late._log.turn is lake._log.turn
-    assert lake._log.newest.version == Version(30)
+    assert late._handle.log.turn is lake._handle.log.turn
+    assert lake._handle.log.newest.version == Version(30)
 
 
 def test_threads_with_handles_of_their_own_do_not_race(tmp_path: Path) -> None:
@@ -128,8 +130,8 @@ def test_an_append_that_lost_has_the_number_of_the_version_it_got(tmp_path: Path
 
 
 def numbers(lake: hg.Lake) -> list[int]:
-    loader = lake._table_loader()
-    metadata = loader.metadata(lake._refreshed().tables["a.b"].metadata)
+    loader = lake._handle.loader()
+    metadata = loader.metadata(lake._handle.refresh().tables["a.b"].metadata)
     entries = loader.entries(loader.manifests(metadata))
     return sorted(entry.sequence_number or 0 for some in entries for entry in some)
 

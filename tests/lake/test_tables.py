@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -13,12 +14,13 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
+from headgate.core.input.arguments import found_table
 from headgate.model.identifiers import Version
-from headgate.refusals import TransactionConflictError
-from headgate.storage.counting import counted
-from headgate.storage.faulty import Fault, faulty, refuse
 from headgate.storage.memory import MemoryStore
-from headgate.storage.requests import Put
+from headgate.storage.requests import Create, Put, all_keys
+from headgate.testing.faulty import Fault, faulty, refuse
+from headgate.testing.intercept import counted
+from headgate.transaction.conflicts import TransactionConflictError
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 
 DDL = "id BIGINT NOT NULL, ts TIMESTAMP_NTZ, name STRING, tags ARRAY<STRING>"
@@ -145,7 +147,7 @@ def test_a_renamed_table_is_not_lost_to_a_new_one_of_its_name(lake: hg.Lake) -> 
     lake.create_table("sales.a", DDL).append(rows(0, 1))
     with lake.transaction() as tx:
         tx.rename_table("sales.a", "sales.b")
-        with pytest.raises(hg.InvalidInputError, match="gets another name in this transaction"):
+        with pytest.raises(hg.InvalidInputError, match="this transaction renames the table"):
             tx.create_table("sales.a", DDL)
     assert lake.tables() == ("sales.b",)
     assert ids(lake.table("sales.b")) == [0]
@@ -201,10 +203,42 @@ def test_a_table_that_takes_the_place_of_another_meets_what_became_of_that(lake:
     assert lake.tables() == (("a.kept",) if then == "renamed" else ())
 
 
+def test_a_table_is_dropped_once(lake: hg.Lake) -> None:
+    lake.create_table("a.b", "id BIGINT")
+    with lake.transaction() as tx:
+        tx.drop_table("a.b")
+        with pytest.raises(hg.NotFoundError, match="was dropped in this transaction"):
+            tx.drop_table("a.b")
+        tx.create_table("a.b", "id BIGINT")
+        tx.drop_table("a.b")
+    assert lake.tables() == ()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda tx: tx.table("a.y"),
+        lambda tx: tx.drop_table("a.y"),
+        lambda tx: tx.rename_table("a.y", "a.z"),
+    ],
+)
+def test_a_table_has_its_old_name_until_the_commit(
+    lake: hg.Lake, use: Callable[[hg.Transaction], object]
+) -> None:
+    lake.create_table("a.x", "id BIGINT")
+    with lake.transaction() as tx:
+        tx.rename_table("a.x", "a.y")
+        with pytest.raises(hg.NotFoundError, match=r"renames a\.x to a\.y when it commits") as caught:
+            use(tx)
+        assert "use the old name, a.x" in str(caught.value.next_step)
+        tx.table("a.x").append(pa.table({"id": [1]}))
+    assert lake.table("a.y").read_arrow().num_rows == 1
+
+
 def test_a_table_takes_the_place_of_another_in_one_version(lake: hg.Lake) -> None:
     old = lake.create_table("a.b", "id BIGINT")
     old.append(pa.table({"id": [1]}))
-    uuid = lake._table_ref("a.b").uuid
+    uuid = found_table(lake._handle.refresh(), "a.b").uuid
     with lake.transaction() as tx:
         tx.drop_table("a.b")
         with pytest.raises(hg.NotFoundError, match="was dropped in this transaction"):
@@ -212,7 +246,7 @@ def test_a_table_takes_the_place_of_another_in_one_version(lake: hg.Lake) -> Non
         tx.create_table("a.b", "other STRING").append(pa.table({"other": ["x"]}))
     assert lake.table("a.b").read_arrow().to_pylist() == [{"other": "x"}]
     assert lake.table("a.b", version=2).read_arrow().to_pylist() == [{"id": 1}]
-    record, _ = lake._log.decided(Version(lake.version))
+    record, _ = lake._handle.log.read_decided(Version(lake.version))
     done = [(one.action.value, one.table.uuid == uuid) for one in record.tables]
     assert done == [("drop", True), ("create", False)]
     assert lake.fsck().ok
@@ -255,16 +289,20 @@ def test_table_properties(lake: hg.Lake) -> None:
         (lambda lake: lake.table("orders"), hg.InvalidInputError, "write it as namespace.table"),
         (lambda lake: lake.create_table("a.b", "x INTT"), hg.InvalidInputError, "'INTT' is not a type"),
         (lambda lake: lake.create_table("a.b", 7), hg.InvalidInputError, "not a int"),
-        (lambda lake: lake.create_table("a.b", DDL, partition_by=["hour(id)"]), hg.InvalidInputError, "fit"),
+        (
+            lambda lake: lake.create_table("a.b", DDL, partition_by=["hour(id)"]),
+            hg.InvalidInputError,
+            "be applied",
+        ),
         (
             lambda lake: lake.create_table("a.b", pa.schema([("x", pa.int32()), ("X", pa.int32())])),
             hg.InvalidInputError,
-            "X is there twice",
+            "X occurs twice",
         ),
         (
             lambda lake: lake.create_table("a.b", pa.schema([("", pa.int32())])),
             hg.InvalidInputError,
-            "a name",
+            "a valid name",
         ),
         (lambda lake: lake.create_table("a.b", pa.schema([])), hg.InvalidInputError, "at least one"),
         (lambda lake: lake.create_table("../b.c", DDL), hg.InvalidInputError, "is not a table name"),
@@ -296,11 +334,10 @@ def test_an_append_writes_four_objects_then_publishes_two_and_a_control_entry() 
     for number in range(8):
         tally.reset()
         orders.append(rows(number))
-        written = [request.key for request in tally.history if isinstance(request, Put)]
+        written = [request.key for request in tally.history if isinstance(request, Put | Create)]
         assert sum(key.endswith(".parquet") for key in written) == 1
-        # A manifest, a manifest list, a metadata file; then the announcement with its hint, and the entry.
-        assert len(written) == 1 + 3 + 2 + 1
-        assert tally.counts()["create"] == 1
+        # A manifest, a manifest list, a metadata file; the record; the announcement with its hint, the entry.
+        assert len(written) == 1 + 3 + 1 + 2 + 1
         assert tally.counts()["get"] <= 2
 
 
@@ -343,7 +380,8 @@ def test_a_table_that_could_not_be_published_is_published_by_the_next_commit(tmp
     hg.Lake.init(tmp_path).create_table("sales.orders", DDL)
     lake = hg.Lake.open(tmp_path)
     bad, _ = faulty(
-        lake._driver.store, Fault(lambda request: "version-hint" in getattr(request, "key", ""), refuse)
+        lake._handle.driver.store,
+        Fault(lambda request: "version-hint" in getattr(request, "key", ""), refuse),
     )
     result = hg.Lake.open(bad).table("sales.orders").append(rows(0))
     assert result.postponed[0].startswith("publishing sales.orders")
@@ -388,3 +426,59 @@ def test_rows_that_are_longer_than_a_file_should_be_become_several() -> None:
     # Sorted as a whole before it is cut: files come in any order, but each holds what follows one another.
     place = {number: at for at, number in enumerate(sorted(ids, reverse=True))}
     assert sum(place[one] + 1 != place[other] for one, other in pairwise(found)) < len(files)
+
+
+# --- a table that is made and dropped by one transaction ----------------------------------------------------
+
+
+def test_a_table_that_the_transaction_made_can_be_dropped_in_it(lake: hg.Lake) -> None:
+    with lake.transaction() as tx:
+        tx.create_table("a.work", "id BIGINT").append(pa.table({"id": [1]}))
+        tx.create_table("a.kept", "id BIGINT").append(tx.table("a.work").read_arrow())
+        tx.drop_table("a.work")
+        with pytest.raises(hg.NotFoundError):
+            tx.table("a.work")
+        with pytest.raises(hg.NotFoundError):
+            tx.drop_table("a.work")
+    assert lake.tables() == ("a.kept",)
+    assert lake.log(limit=1)[0].tables == ("create a.kept",)
+    assert lake.table("a.kept").read_arrow()["id"].to_pylist() == [1]
+    assert not lake.fsck(deep=True).damage
+    lake.vacuum(older_than="0s")
+    assert not any(key.startswith("data/a/work/") for key in all_keys(lake._handle.driver.store, "data/"))
+
+
+def test_making_and_dropping_alone_is_nothing_to_commit(lake: hg.Lake) -> None:
+    tx = lake.transaction()
+    tx.create_table("a.b", "id BIGINT")
+    tx.drop_table("a.b")
+    with pytest.raises(hg.InvalidInputError, match="nothing to commit"):
+        tx.commit()
+
+
+def test_it_can_be_made_again_and_dropped_again(lake: hg.Lake) -> None:
+    with lake.transaction() as tx:
+        for columns in ("id BIGINT", "name STRING", "x INT"):
+            tx.create_table("a.b", columns)
+            tx.drop_table("a.b")
+        tx.create_table("a.b", "y DOUBLE")
+    assert [field.name for field in lake.table("a.b").schema.fields] == ["y"]
+
+
+def test_a_table_that_was_there_before_goes_even_if_its_successor_goes_too(lake: hg.Lake) -> None:
+    lake.create_table("a.b", "id BIGINT")
+    with lake.transaction() as tx:
+        tx.drop_table("a.b")
+        tx.create_table("a.b", "name STRING")
+        tx.drop_table("a.b")
+    assert lake.tables() == ()
+    assert lake.log(limit=1)[0].tables == ("drop a.b",)
+
+
+def test_one_that_was_made_and_renamed_can_be_dropped(lake: hg.Lake) -> None:
+    with lake.transaction() as tx:
+        tx.create_table("a.b", "id BIGINT")
+        tx.rename_table("a.b", "a.c")
+        tx.drop_table("a.b")  # until the transaction ends, this is its name
+        tx.create_table("a.c", "id BIGINT")
+    assert lake.tables() == ("a.c",)

@@ -13,20 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import headgate as hg
-from headgate.changes import TableChange
-from headgate.commit.layout import TIMELINE, announced_txid
-from headgate.core.conflict import Incompatible, Retryable
+from headgate.core.conflict.detection import Incompatible, Retryable
 from headgate.errors import StorageRefusedError
-from headgate.host import SystemHost
+from headgate.log.layout import TIMELINE, announced_txid
 from headgate.model.announcement import MISSED_HEARTBEATS, Announcement, Intent
 from headgate.model.identifiers import TxId
-from headgate.refusals import PendingConflictError
 from headgate.storage.capabilities import Store
-from headgate.storage.intercept import Proceed, intercepted
-from headgate.storage.listing import all_keys
 from headgate.storage.memory import MemoryStore
-from headgate.storage.requests import Answer, Delete, Failed, Put, Request
+from headgate.storage.requests import Answer, Delete, Failed, Put, Request, all_keys
+from headgate.system.host import SystemHost
+from headgate.testing.intercept import Proceed, intercepted
 from headgate.testing.stage import CALM, Actor, Stage, StageHost
+from headgate.transaction.changes import TableChange
+from headgate.transaction.conflicts import PendingConflictError
 from tests.examples import examples
 
 BEAT = timedelta(seconds=1)
@@ -133,15 +132,15 @@ def test_a_forgotten_transaction_falls_silent() -> None:
     lake, _ = new_lake()
     tx = lake.transaction()
     tx.table("a.b").overwrite(rows(1))
-    assert lake._announcements._due()
+    assert lake._handle.announcements._due()
     del tx
     gc.collect()
-    assert not lake._announcements._due()
+    assert not lake._handle.announcements._due()
 
 
 def test_an_overwrite_without_a_heart_is_committed_all_the_same() -> None:
     class Exhausted(SystemHost):
-        def background(self, work: Callable[[], None], name: str) -> bool:
+        def background(self, work: Callable[[], None], name: str, *, awaited: bool = False) -> bool:
             return False
 
     store = MemoryStore()
@@ -224,12 +223,12 @@ def test_a_transaction_that_was_taken_for_dead_commits_and_is_announced_again() 
     for key in all_keys(store, TIMELINE):
         store.delete(key)
     assert pending(lake) == []
-    (beating,) = lake._announcements._due()
-    lake._announcements._renew(beating.announcement.at(lake._driver.host.now()))
+    (beating,) = lake._handle.announcements._due()
+    lake._handle.announcements._renew(beating.announcement.at(lake._handle.driver.host.now()))
     assert pending(lake) == [tx.txid]
     assert tx.commit().version == 3
     # A heartbeat that comes too late does not bring it back.
-    lake._announcements._renew(beating.announcement.at(lake._driver.host.now()))
+    lake._handle.announcements._renew(beating.announcement.at(lake._handle.driver.host.now()))
     assert announced(store) == []
 
 
@@ -306,6 +305,68 @@ def test_a_single_operation_that_is_told_early_is_run_again() -> None:
     assert result.version == lake.version
 
 
+def keyed(store: Store, **properties: str) -> hg.Lake:
+    lake = hg.Lake.init(store)
+    lake.create_table("a.keys", "id BIGINT, n BIGINT", partition_by=["bucket(4, id)"])
+    if properties:
+        lake.set_properties(properties)
+    return lake
+
+
+def keys(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64()), "n": pa.array(ids, pa.int64())})
+
+
+@pytest.mark.parametrize("filled", [False, True])
+@pytest.mark.parametrize("mode", ["merge-on-read", "copy-on-write"])
+def test_two_pending_upserts_of_the_same_bucket_meet_early(filled: bool, mode: str) -> None:
+    """Also if no file holds one of their keys: both would add it."""
+    store = MemoryStore()
+    lake = keyed(store, **{"conflict.early": "true"})
+    lake.table("a.keys").set_properties({"write.merge.mode": mode})
+    if filled:
+        lake.table("a.keys").append(keys(1, 2, 3))
+    running = lake.transaction()
+    running.table("a.keys").upsert(keys(1), ["id"])
+    before = len(all_keys(store, "data/"))
+    with pytest.raises(
+        PendingConflictError, match=r"upsert by .* is running since .* the same keys"
+    ) as caught:
+        lake.transaction().table("a.keys").upsert(keys(1), ["id"])
+    assert isinstance(caught.value.outcome, Retryable)
+    assert len(all_keys(store, "data/")) == before
+    with lake.transaction() as beside:
+        beside.table("a.keys").upsert(keys(3), ["id"])  # another bucket
+    running.commit()
+    with lake.transaction() as again:
+        again.table("a.keys").upsert(keys(1), ["id"])
+    assert sorted(lake.table("a.keys").read_arrow()["id"].to_pylist()) == ([1, 2, 3] if filled else [1, 3])
+    assert announced(store) == []
+
+
+def test_an_upsert_stays_announced_when_its_transaction_goes_on() -> None:
+    store = MemoryStore()
+    lake = keyed(store, **{"conflict.early": "true"})
+    lake.table("a.keys").append(keys(3))
+    running = lake.transaction()
+    running.table("a.keys").upsert(keys(1), ["id"])
+    running.table("a.keys").delete("id = 3")
+    with pytest.raises(PendingConflictError, match="the same keys"):
+        lake.transaction().table("a.keys").upsert(keys(1), ["id"])
+
+
+def test_without_early_detection_an_upsert_of_new_keys_announces_nothing() -> None:
+    store = MemoryStore()
+    lake = keyed(store)
+    one, other = lake.transaction(), lake.transaction()
+    for tx in (one, other):
+        tx.table("a.keys").upsert(keys(1), ["id"])
+    assert announced(store) == []
+    one.commit()
+    with pytest.raises(hg.ConflictError, match="rule 37"):
+        other.commit()
+
+
 # --- rows 32 to 34, with tables -----------------------------------------------------------------------------
 
 
@@ -325,7 +386,7 @@ def test_row_32_ingestion_on_the_inputs_of_a_clustering_plan_fails() -> None:
     assert isinstance(caught.value.outcome, Incompatible)
     table.overwrite(rows(2), where="part = 2")
     table.append(rows(1))
-    assert plan in lake._log.newest.plans
+    assert plan in lake._handle.log.newest.plans
     lake.cancel(plan.text)
     table.overwrite(rows(1), where="part = 1")
 
@@ -339,7 +400,7 @@ def test_row_32_where_updates_are_allowed_the_record_of_the_ingestion_cancels_th
     version = table.overwrite(rows(1), where="part = 1").version
     entry = lake.log(limit=1)[0]
     assert (entry.version, entry.kind, entry.cancels) == (version, "commit", (plan.text,))
-    assert not lake._log.newest.plans
+    assert not lake._handle.log.newest.plans
     with pytest.raises(hg.ConflictError, match="was cancelled"):
         completion.commit()
 
@@ -473,7 +534,9 @@ def verdicts(choice: str, happened: list[tuple[int, str, bool]]) -> list[tuple[i
         if who not in begun:
             begun[who] = tx = lake.transaction()
             if announces:
-                tx._presence.announce(tx, Intent("overwrite", "a.b", "u"), None, lake._driver.host.now())
+                tx._others.presence.announce(
+                    tx, Intent("overwrite", "a.b", "u"), None, lake._handle.driver.host.now()
+                )
             continue
         tx = begun.pop(who)
         try:

@@ -21,6 +21,7 @@ from headgate.model.footprint import (
     file_mark,
     shared_partitions,
 )
+from headgate.model.identifiers import is_key
 from headgate.model.json_object import Json, JsonObject, encode
 
 values = (
@@ -35,6 +36,9 @@ upserts = st.none() | st.builds(
 )
 
 
+position_files = st.text(max_size=5).map(lambda name: f"data/L0-{name}").filter(is_key)
+
+
 def again(footprint: FileFootprint) -> FileFootprint:
     return read(footprint.to_json())
 
@@ -43,7 +47,7 @@ def read(fields: dict[str, Json]) -> FileFootprint:
     return FileFootprint.from_json(JsonObject.parse(encode(fields), "here"))
 
 
-@given(partitions, paths, paths, paths, paths, paths, upserts, st.lists(st.text(max_size=5), max_size=3))
+@given(partitions, paths, paths, paths, paths, paths, upserts, st.lists(position_files, max_size=3))
 def test_a_written_footprint_is_read_again(
     added: frozenset[Any],
     removed: frozenset[str],
@@ -93,11 +97,13 @@ def test_nothing_is_written_for_nothing() -> None:
 
 def test_what_was_removed_before_rewritten_files_were_told_apart_can_be_either() -> None:
     mark = file_mark("x")
-    assert read({"removed": [mark]}) == FileFootprint(removed=frozenset({mark}), rewritten=frozenset({mark}))
-    assert read({"removed": None}) == FileFootprint(removed=None, rewritten=None)
+    either = frozenset({mark})
+    assert read({"removed": [mark]}) == FileFootprint(removed=either, rewritten=either, overwritten=either)
+    assert read({"removed": [mark], "rewritten": []}) == FileFootprint(removed=either, overwritten=either)
+    assert read({"removed": None}) == FileFootprint(removed=None, rewritten=None, overwritten=None)
     assert read({"added": [[0, 1]]}) == FileFootprint(added=frozenset({(0, (1,))}))
     only_removed = FileFootprint.of((), ["x"])
-    assert only_removed.to_json() == {"removed": [mark], "rewritten": []}
+    assert only_removed.to_json() == {"removed": [mark], "overwritten": [], "rewritten": []}
     assert again(only_removed).rewritten == frozenset()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,11 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import CorruptLakeError, UnsupportedError
-from headgate.model.file_format import Format
 from headgate.model.identifiers import TxId, Version
-from headgate.model.named_object import CsvMount, HostMount, NamedObject, ObjectAction, ObjectCommit, View
+from headgate.model.named_object import (
+    CsvMount,
+    Format,
+    HostMount,
+    NamedObject,
+    ObjectAction,
+    ObjectCommit,
+    View,
+)
 from headgate.model.plan import PendingPlan
 from headgate.model.record import AppBatch, Command, PropertyChange, Record
+from headgate.model.table import TableAction, TableCommit, TableRef
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -70,6 +79,58 @@ def test_a_written_record_is_read_again(
     assert Record.decode(record.encode(), Version(7), "here") == record
 
 
+def test_a_record_says_what_was_read_or_that_it_does_not_say() -> None:
+    mark = "0" * 16
+    reads: dict[str, frozenset[str] | None]
+    for reads in ({}, {"t": frozenset({mark}), "u": None, "v": frozenset()}):
+        record = a_record(reads=reads)
+        assert Record.decode(record.encode(), Version(7), "here") == record
+    fields = json.loads(a_record().encode())
+    assert fields.pop("reads") == {}
+    before = Record.decode(json.dumps(fields).encode(), Version(7), "here")
+    assert before.reads is None
+    assert json.loads(before.encode()) == fields
+
+
+def test_a_record_says_whether_views_and_mounts_were_read_or_that_it_does_not_say() -> None:
+    for read in ((), ("m",)):
+        record = a_record(read_objects=read)
+        assert Record.decode(record.encode(), Version(7), "here") == record
+    fields = json.loads(a_record().encode())
+    assert fields.pop("read_objects") == []
+    before = Record.decode(json.dumps(fields).encode(), Version(7), "here")
+    assert before.read_objects is None
+    assert not before.appends_blindly, "it may have read a mount"
+    assert json.loads(before.encode()) == fields
+
+
+def an_append(name: str = "s.t", **changes: Any) -> TableCommit:
+    fields: dict[str, Any] = {"snapshot_id": 1, "operation": "append", "verbs": frozenset({"append"})}
+    return TableCommit(name, TableAction.CHANGE, TableRef(name, "l", "m"), **fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "blind"),
+    [
+        ({"tables": (an_append(),)}, True),
+        ({"tables": (an_append(),), "lake_properties": PropertyChange({"a": "1"})}, True),
+        ({"tables": (an_append(), an_append("s.u", property_names=frozenset({"a"})))}, True),
+        ({"tables": (an_append(),), "reads": {"s.t": frozenset()}}, False),
+        ({"tables": (an_append(),), "reads": {"s.u": None}}, False),
+        ({"tables": (an_append(),), "reads": None}, False),
+        ({"tables": (an_append(),), "read_objects": ("m",)}, False),
+        ({"tables": (an_append(),), "read_objects": None}, False),
+        ({"tables": (an_append(), replace(an_append("s.u"), action=TableAction.CREATE))}, False),
+        ({"tables": (an_append(), an_append("s.u", verbs=frozenset({"upsert"})))}, False),
+        ({"tables": (an_append(), an_append("s.u", operation="delete"))}, False),
+        ({"tables": (an_append(structure=frozenset({"schema"})),)}, False),
+        ({"tables": (an_append(), replace(an_append("s.u"), action=TableAction.DROP))}, False),
+    ],
+)
+def test_an_append_is_blind_if_the_whole_transaction_is(changes: dict[str, Any], blind: bool) -> None:
+    assert a_record(**changes).appends_blindly is blind
+
+
 def test_unknown_fields_survive_reading_and_writing() -> None:
     full = a_record(app=AppBatch("loader", 1), lake_properties=PropertyChange({"a": "1"}))
     data = json.loads(full.encode()) | {"from_the_future": {"deep": [1, 2]}}
@@ -89,19 +150,19 @@ def test_a_newer_format_is_refused_with_the_release_that_reads_it() -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda fields: fields | {"version": 8}, "says it is version 8"),
+        (lambda fields: fields | {"version": 8}, "says that its version is 8"),
         (lambda fields: fields | {"version": -1}, "negative"),
-        (lambda fields: fields | {"version": True}, "should be a int"),
+        (lambda fields: fields | {"version": True}, "must be an integer, not true"),
         (lambda fields: fields | {"base": 10**25}, "larger than any number"),
         (lambda fields: fields | {"base": 2**63}, "larger than any number"),
         (lambda fields: fields | {"kind": "\ud800"}, "surrogates not allowed"),
-        (lambda fields: fields | {"committed_at": "0001-01-01T00:00:00+23:59"}, "is not a time"),
-        (lambda fields: fields | {"deep": nested(101)}, "deep in each other"),
+        (lambda fields: fields | {"committed_at": "0001-01-01T00:00:00+23:59"}, "is not a timestamp"),
+        (lambda fields: fields | {"deep": nested(101)}, "nested more than 100 deep"),
         (lambda fields: fields | {"txid": "xyz"}, "not a transaction id"),
-        (lambda fields: fields | {"committed_at": "yesterday"}, "is not a time"),
-        (lambda fields: fields | {"command": []}, "should be a dict"),
-        (lambda fields: fields | {"cancels": [1]}, "should be a str"),
-        (lambda fields: fields | {"lake_properties": {"set": {"a": 1}}}, "should be a str"),
+        (lambda fields: fields | {"committed_at": "yesterday"}, "is not a timestamp"),
+        (lambda fields: fields | {"command": []}, "must be an object"),
+        (lambda fields: fields | {"cancels": [1]}, "must be a string"),
+        (lambda fields: fields | {"lake_properties": {"set": {"a": 1}}}, "must be a string"),
         (lambda fields: {name: value for name, value in fields.items() if name != "previous"}, "missing"),
     ],
 )

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import CorruptLakeError, UnsupportedError
-from headgate.model.file_format import Format
 from headgate.model.identifiers import TxId, Version
 from headgate.model.json_object import digest, encode
-from headgate.model.named_object import CsvMount, Foreign, HostMount, NamedObject, View
+from headgate.model.named_object import CsvMount, Foreign, Format, HostMount, NamedObject, View
 from headgate.model.plan import PendingPlan
 from headgate.model.state import AppProgress, LakeState
 from headgate.model.table import TableRef

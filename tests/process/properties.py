@@ -11,7 +11,7 @@ import json
 import os
 import sys
 
-from headgate.lake import Lake
+from headgate.lake.lake import Lake
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 import headgate as hg
-from headgate.testing.ingesting import COLUMNS, TABLE, left_by
+from tests.process.ingesting import COLUMNS, TABLE, left_by
 from tests.process.writers import Progress, WriterProcess
 
 WRITERS = 8
@@ -31,7 +31,7 @@ def make_lake(place: Path) -> hg.Lake:
 
 
 def started(place: Path, program: str, count: int, progress: Progress) -> list[WriterProcess]:
-    module = ("-m", f"headgate.testing.{program}")
+    module = ("-m", f"tests.process.{program}")
     processes = [
         WriterProcess(str(place), f"{program}-{n}", COMMITS, progress, program=module) for n in range(count)
     ]

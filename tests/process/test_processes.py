@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.table import Table
-from headgate.testing.s3 import s3_server
-from headgate.testing.s3_gate import Behaviour
+from headgate.lake.table import Table
 from tests.process.writers import Progress, WriterProcess, check_log
+from tests.servers.s3 import s3_server
+from tests.servers.s3_gate import Behaviour
 
 WRITERS = 8
 COMMITS = 50
@@ -135,7 +135,7 @@ def test_a_service_that_ignores_preconditions_gets_filetracker_and_loses_nothing
     with s3_server() as server, server.behaving(Behaviour(ignore_if_none_match=True)):
         lake = hg.Lake.init(server.url("lake"), options=server.options)
         assert lake.strategy == "filetracker"
-        with pytest.raises(hg.UnsupportedError, match="a second create of the same object is refused"):
+        with pytest.raises(hg.UnsupportedError, match="creating an existing object fails"):
             hg.Lake.init(server.url("other"), options=server.options, strategy="conditional")
         writers = run_writers(server.url("lake"), server.options)
         check_ends(writers)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
-from headgate.table import Table
+from headgate.lake.table import Table
 from tests.process.row_changes import WRITERS
 from tests.process.writers import Progress, WriterProcess, check_log
 

@@ -7,8 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 import headgate as hg
-from headgate.commit.layout import REPLICA
-from headgate.storage.listing import all_keys
+from headgate.core.input.arguments import found_table
+from headgate.log.layout import REPLICA
+from headgate.storage.requests import all_keys
+from headgate.testing.inspector import Inspector
 from tests.compactions import compact_files
 
 ORDERS, TOTALS = "shop.orders", "shop.totals"
@@ -93,9 +95,9 @@ def assert_complete(lake: hg.Lake) -> None:
     for version in range(1, lake.version + 1):
         entry = lake.control(version)
         assert entry is not None and not entry.open_hooks, version
-    store = lake._driver.store
+    store = Inspector(lake).store
     for name in lake.tables():
-        ref = lake._table_ref(name)
+        ref = found_table(lake._handle.refresh(), name)
         hint = store.get(f"{ref.location}/metadata/version-hint.text")
         assert hint is not None
         published = store.get(f"{ref.location}/metadata/v{hint.decode()}.metadata.json")
@@ -104,7 +106,7 @@ def assert_complete(lake: hg.Lake) -> None:
 
 def objects(lake: hg.Lake) -> dict[str, bytes]:
     """All objects of a lake but those whose bytes say when, by whom, or in which attempt."""
-    store = lake._driver.store
+    store = Inspector(lake).store
     found = {key: store.get(key) or b"" for key in all_keys(store, "")}
     skipped = (
         REPLICA,

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.commit.layout import REPLICA
-from headgate.core.retry import RetryPolicy
+from headgate.core.conflict.retry import RetryPolicy
 from headgate.errors import InvalidInputError
+from headgate.log.layout import REPLICA
 from headgate.steward.hooks.hook import Hook
 from headgate.steward.replica.action import Replicate
-from headgate.storage.faulty import Fault, faulty, refuse
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Create, Put
 from headgate.testing.contracts import race
+from headgate.testing.faulty import Fault, faulty, refuse
+from headgate.testing.inspector import Inspector
 from tests.replica.shop import ORDERS, assert_complete, assert_same, fill, rows
 
 ONCE = RetryPolicy(attempts=1)
@@ -50,12 +51,12 @@ def test_writers_with_the_same_hook(tmp_path: Path) -> None:
 def test_a_target_that_fails_fails_no_commit_and_is_made_up_for() -> None:
     lake, inner = hg.Lake.init(MemoryStore("source")), MemoryStore("replica")
     store, schedule = faulty(inner)
-    action = Replicate(store, source=lake._driver.store)
+    action = Replicate(store, source=Inspector(lake).store)
     lake.add_hook(Hook("replica", action, retry=ONCE))
     lake.set_properties({"a": "1"})
     schedule.add(Fault(lambda request: isinstance(request, Put | Create), refuse, times=None))
     failed = lake.set_properties({"a": "2"})
-    assert failed.version == 2 and "stays whole at version 1" in failed.hook_failures[0]
+    assert failed.version == 2 and "stays complete at version 1" in failed.hook_failures[0]
     assert [(hook.version, hook.run.name) for hook in lake.open_hooks()] == [(2, "replica")]
     schedule.clear()
     # The next commit brings it up to date; what is left is only to say so.
@@ -66,7 +67,7 @@ def test_a_target_that_fails_fails_no_commit_and_is_made_up_for() -> None:
 
 def test_a_promoted_replica_ends_the_following() -> None:
     lake, store = hg.Lake.init(MemoryStore("source")), MemoryStore("replica")
-    lake.add_hook(Hook("replica", Replicate(store, source=lake._driver.store), retry=ONCE))
+    lake.add_hook(Hook("replica", Replicate(store, source=Inspector(lake).store), retry=ONCE))
     lake.set_properties({"a": "1"})
     promoted = hg.Lake.open(store)
     promoted.promote()
@@ -79,7 +80,7 @@ def test_a_source_that_is_another_lake() -> None:
     hg.Lake.init(other)
     action = Replicate(MemoryStore("replica"), source=other)
     lake.add_hook(Hook("replica", action, retry=ONCE))
-    assert "but at memory://other is" in lake.set_properties({"a": "1"}).hook_failures[0]
+    assert "but the lake at memory://other is" in lake.set_properties({"a": "1"}).hook_failures[0]
 
 
 def test_a_target_that_is_no_place() -> None:

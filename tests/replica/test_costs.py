@@ -8,13 +8,14 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
-from headgate.commit.driver import Driver
-from headgate.host import SYSTEM
+from headgate.log.driver import Driver
 from headgate.steward.replica.replication import Replicator
-from headgate.steward.replica.target import opened_steward
-from headgate.storage.counting import Tally, counted
+from headgate.steward.replica.target import open_steward
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Get, Put
+from headgate.system.host import SYSTEM
+from headgate.testing.inspector import Inspector
+from headgate.testing.intercept import Tally, counted
 from tests.lake.test_budgets import kind_of
 
 
@@ -31,7 +32,7 @@ class Followed:
         self.table = self.lake.create_table("a.b", "part INT, id BIGINT", partition_by=["part"])
         read, self.source = counted(inner)
         written, self.target = counted(MemoryStore("replica"))
-        source = opened_steward(Driver(read, SYSTEM))
+        source = open_steward(Driver(read, SYSTEM))
         self.replicator = Replicator(source, Driver(written, SYSTEM))
         self.replicator.run()
 
@@ -92,7 +93,7 @@ def test_following_an_append_costs_the_same_at_version_10_and_at_version_300() -
         costs[version] = followed.cost()
     assert costs[11] == costs[301]
     # Not only for a warm one: opening reads a checkpoint and a window.
-    lake = hg.Lake.open(followed.lake._driver.store)
+    lake = hg.Lake.open(Inspector(followed.lake).store)
     for version in (313, 415):
         followed.append_to(version)
         store = followed.replicator._driver.store

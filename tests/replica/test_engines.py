@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import headgate as hg
+from headgate.core.input.arguments import found_table
 from headgate.storage.capabilities import Store
-from headgate.testing.s3 import S3Server
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 from tests.replica.shop import assert_complete, assert_same, contents, fill
+from tests.servers.s3 import S3Server
 
 pytestmark = pytest.mark.slow
 
@@ -48,14 +49,14 @@ def test_and_one_that_caught_up_commit_by_commit(tmp_path: Path) -> None:
 
 def following(lake: hg.Lake, replicate: Callable[[], object]) -> None:
     """Fills a lake, and replicates after every commit."""
-    run = lake._run
+    run = lake._handle.run
 
     def run_and_replicate(*args: Any, **named: Any) -> Any:
         result = run(*args, **named)
         replicate()
         return result
 
-    lake._run = run_and_replicate  # type: ignore[method-assign]
+    lake._handle.run = run_and_replicate  # type: ignore[method-assign]
     fill(lake)
 
 
@@ -63,7 +64,9 @@ def read_by_engines(replica: hg.Lake, tables: dict[str, list[dict[str, Any]]]) -
     assert tables
     for name, rows in tables.items():
         columns = list(rows[0])
-        directory = Path(replica.place, "data", *Path(replica._table_ref(name).location).parts[1:])
+        directory = Path(
+            replica.place, "data", *Path(found_table(replica._handle.refresh(), name).location).parts[1:]
+        )
         listed = ", ".join(columns)
         assert sorted(ask_duckdb(directory, listed), key=repr) == told(rows, columns), name
         assert told(ask_pyiceberg(replica.table(name).metadata_location), columns) == told(rows, columns)
@@ -76,10 +79,10 @@ def test_files_of_a_replica_are_as_long_as_its_manifests_say(tmp_path: Path) -> 
     lake = hg.Lake.init(tmp_path / "s", divisor=4)
     following(lake, lambda: lake.replicate(tmp_path / "a-longer-name"))
     replica = hg.Lake.open(tmp_path / "a-longer-name")
-    loader = replica._table_loader()
+    loader = replica._handle.loader()
     for version in range(replica.version + 1):
         for name in replica.tables(version=version):
-            metadata = loader.metadata(replica._table_ref(name, version).metadata)
+            metadata = loader.metadata(found_table(replica._handle.state_at(version), name).metadata)
             manifests = loader.manifests(metadata)
             for manifest, entries in zip(manifests, loader.entries(manifests), strict=True):
                 assert Path(loader.key(manifest.path) and manifest.path[7:]).stat().st_size == manifest.length

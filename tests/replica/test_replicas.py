@@ -8,15 +8,16 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
+from headgate.core.input.arguments import found_table
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.commit_event import CommitEvent
 from headgate.model.control_entry import HookState
 from headgate.steward.hooks.hook import Hook
-from headgate.steward.replica.expired import Expired
+from headgate.steward.replica.copying import Expired
 from headgate.storage.capabilities import PutIfAbsent
-from headgate.storage.intercept import _offering
-from headgate.storage.listing import all_keys
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
+from headgate.testing.intercept import _offering
 from tests.compactions import compact_files
 from tests.replica.shop import (
     ORDERS,
@@ -183,10 +184,11 @@ def test_versions_that_the_source_expired_are_left_out_and_the_rest_is_whole() -
     """As after an expiry: metadata, manifests and files that only older versions need are gone."""
     source, store = filled(), MemoryStore("replica")
     kept = needed(source)
-    for key in all_keys(source._driver.store, "data/"):
+    inside = Inspector(source)
+    for key in inside.keys("data/"):
         if key not in kept:
-            source._driver.store.delete(key)
-    reopened = hg.Lake.open(source._driver.store)
+            inside.store.delete(key)
+    reopened = hg.Lake.open(inside.store)
     report = reopened.replicate(store)
     assert report.expired
     replica = hg.Lake.open(store)
@@ -198,8 +200,8 @@ def needed(lake: hg.Lake) -> set[str]:
     """The keys that the newest version needs."""
     found: set[str] = set()
     for name in lake.tables():
-        expired = Expired(lake._table_loader(), lake._log.newest, lambda: lake._log.newest)
-        found |= expired._keys_of(lake._table_ref(name).uuid)
+        expired = Expired(lake._handle.loader(), Inspector(lake).newest, lambda: Inspector(lake).newest)
+        found |= expired._keys_of(found_table(Inspector(lake).newest, name).uuid)
     return found
 
 
@@ -208,10 +210,10 @@ def test_a_source_that_lacks_what_it_needs_is_reported_and_the_replica_stays_who
     source.replicate(store)
     before = source.version
     source.table(ORDERS).append(_later(1))
-    lost = source._table_loader().key(source.table(ORDERS).files()[-1].path)
-    source._driver.store.delete(lost)
+    lost = source._handle.loader().key(source.table(ORDERS).files()[-1].path)
+    Inspector(source).store.delete(lost)
     source.set_properties({"a": "1"})
-    with pytest.raises(CorruptLakeError, match="is needed by version"):
+    with pytest.raises(CorruptLakeError, match="which is missing"):
         source.replicate(store)
     assert hg.Lake.open(store).version == before
 

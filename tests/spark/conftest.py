@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame as Frame
 from pyspark.sql import SparkSession
+from pyspark.sql.classic.dataframe import DataFrame
 
 import headgate as hg
-from headgate.spark.read import NESTED_PRUNING
+from headgate.spark.read.table import NESTED_PRUNING
 
 PLACES = ("test_cluster", "test_hadoop", "test_hdfs", "test_own_session", "test_s3")
 """What takes minutes, or needs Maven: `make places`."""
@@ -21,6 +25,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
             if item.path.stem in PLACES:
                 item.add_marker(pytest.mark.places)
+            if "session" in getattr(item, "fixturenames", ()):
+                # One worker of xdist has the session: a second JVM would take memory and cores from it.
+                item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +41,22 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield spark
     spark.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_texts_for_the_parser_of_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Our code gives conditions to Spark as columns: Spark replaces `${…}` in strings (`test_house`)."""
+    for name in ("filter", "where"):
+        of_spark = getattr(DataFrame, name)
+
+        def checked(rows: Frame, condition: Any, of_spark: Any = of_spark) -> Frame:
+            caller = str(sys._getframe(1).f_globals.get("__name__"))
+            is_ours = caller.startswith("headgate.") and not caller.startswith("headgate.cli.demo")
+            assert not (is_ours and isinstance(condition, str)), f"{caller}: {condition}"
+            found: Frame = of_spark(rows, condition)
+            return found
+
+        monkeypatch.setattr(DataFrame, name, checked)
 
 
 @pytest.fixture

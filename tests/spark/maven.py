@@ -9,8 +9,8 @@ import pyspark
 import pytest
 
 from headgate.errors import UnsupportedError
-from headgate.testing import maven
-from headgate.testing.maven import Artifact
+from tests.servers import maven
+from tests.servers.maven import Artifact
 
 __all__ = ["JARS", "Artifact", "hadoop_version", "resolved"]
 

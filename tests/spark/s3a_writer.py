@@ -7,7 +7,7 @@ import sys
 
 import headgate as hg
 from headgate.spark.reach import way_to_write
-from headgate.spark.read import Scan
+from headgate.spark.read.table import Scan
 from headgate.storage.location import open_store
 from tests.row_deletes import delete_rows
 from tests.spark.test_tables import ALL_TYPES, NESTED_TYPES, all_types, frame, nested_types, rows_of

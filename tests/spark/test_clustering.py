@@ -9,15 +9,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headgate as hg
-from headgate.iceberg.rewriting import Rewriter
-from headgate.iceberg.target import Target
-from headgate.services.clustering import Clusterer
-from headgate.spark.hadoop import HadoopStore
-from headgate.spark.rewriting import SparkRewriter
+from headgate.iceberg.format.directories import Target
+from headgate.iceberg.scan.engine import Rewriter
+from headgate.maintenance.clustering import Clusterer
+from headgate.spark.change.rewrite import SparkRewriter
+from headgate.spark.store.hadoop import HadoopStore
 from headgate.storage.capabilities import Store
 from headgate.storage.location import open_store
-from headgate.testing.s3 import S3Server
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
+from tests.servers.s3 import S3Server
 
 SIDE = 160
 COLUMNS = "id BIGINT, x BIGINT, y STRING, part STRING"
@@ -52,7 +52,9 @@ def clustered(lake: hg.Lake, spark: SparkSession, worker_bytes: int, zorder: boo
     def rewriter(_target: Target, _spark: SparkSession | None) -> Rewriter:
         return SparkRewriter(spark, worker_bytes)
 
-    report = Clusterer(lake, "t.t", ("cluster",), spark, rewriter=rewriter).run(["x", "y"], zorder, None)
+    report = Clusterer(lake._handle, "t.t", ("cluster",), spark, rewriter=rewriter).run(
+        ["x", "y"], zorder, None
+    )
     assert (report.rows, report.rows_dropped) == (SIDE * (SIDE - 1), SIDE)
     assert report.groups == 2
 

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 
 import headgate as hg
 from headgate.steward.hooks.hook import Hook
-from headgate.storage.intercept import intercepted
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
+from headgate.testing.intercept import intercepted
 from tests.steward.crashes import deaths, restored
 from tests.steward.test_crash_sweep import DIVISOR, Told, content, opened, require_whole, rows
 
@@ -78,9 +78,9 @@ def test_what_only_this_process_reaches_is_changed_by_this_process(spark: SparkS
     table.upsert(pa.table({"id": [2, 50], "name": ["two", "fifty"]}), keys=["id"])
     table.delete("id = 1")
     assert content(lake)["a.b"] == [(2, "two"), (3, "n3"), (50, "fifty")]
-    with pytest.raises(hg.UnsupportedError, match="Spark cannot reach memory://here: only this process does"):
+    with pytest.raises(hg.UnsupportedError, match="Spark cannot reach memory://here: only this process can"):
         table.read(spark)
-    with pytest.raises(hg.UnsupportedError, match="only this process does"):
+    with pytest.raises(hg.UnsupportedError, match="only this process can"):
         table.append(spark.createDataFrame([(9, "nine")], "id bigint, name string"))
 
 

@@ -16,8 +16,6 @@ from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 import headgate as hg
-from headgate.commit.driver import Driver
-from headgate.commit.strategy import strategy_named
 from headgate.errors import (
     HeadgateError,
     InvalidInputError,
@@ -25,8 +23,10 @@ from headgate.errors import (
     StorageRefusedError,
     UnsupportedError,
 )
-from headgate.spark.hadoop import HadoopStore, open_hadoop_store
-from headgate.spark.hadoop_errors import ERRORS, storage_error
+from headgate.log.driver import Driver
+from headgate.log.strategy import strategy_named
+from headgate.spark.store.hadoop import HadoopStore, open_hadoop_store
+from headgate.spark.store.hadoop_errors import ERRORS, storage_error
 from headgate.storage.capabilities import PutIfAbsent, ReadTail, RenameNoReplace, Store
 from headgate.testing.contracts import (
     ListTimesContract,

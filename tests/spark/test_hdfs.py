@@ -17,10 +17,10 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from pyspark.sql import SparkSession
 
 import headgate as hg
-from headgate.commit.driver import Driver
-from headgate.commit.strategy import strategy_named
-from headgate.spark.hadoop import HadoopStore
-from headgate.spark.read import Scan
+from headgate.log.driver import Driver
+from headgate.log.strategy import strategy_named
+from headgate.spark.read.table import Scan
+from headgate.spark.store.hadoop import HadoopStore
 from headgate.storage.capabilities import Store
 from headgate.testing.contracts import (
     KEYS_OUTSIDE,
@@ -149,7 +149,7 @@ def test_reading_in_python_workers_is_refused(spark: SparkSession, place: str) -
     table.append(spark.range(3))
     spark.conf.set("spark.headgate.files", "arrow")
     table.append(spark.range(3, 5))
-    with pytest.raises(hg.UnsupportedError, match="Python workers of Spark do not reach"):
+    with pytest.raises(hg.UnsupportedError, match="Python workers of Spark cannot reach"):
         table.read(spark)
     spark.conf.unset("spark.headgate.files")
     assert sorted(row.id for row in table.read(spark).collect()) == [0, 1, 2, 3, 4]

@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import headgate as hg
-from headgate.model.row_counts import RowCounts
-from headgate.spark.fetching import FETCHED_BYTES, is_little
-from headgate.spark.kept import NOBODY_KNOWS, Kept, kept
+from headgate.model.reports import RowCounts
+from headgate.spark.change import kept_rows
+from headgate.spark.change.kept_rows import FETCHED_BYTES, NOBODY_KNOWS, Kept, is_little, kept
+from headgate.transaction.conflicts import TransactionConflictError
 from tests.spark.test_row_changes import MODES, modes
 
 COLUMNS = "id BIGINT, p STRING, v INT"
@@ -201,7 +202,7 @@ def test_random_merges_beside_python(lake: hg.Lake, spark: SparkSession, seed: i
         for clause in clauses:
             merge = clause.added_to(merge)
         if after is None:
-            with pytest.raises(hg.InvalidInputError, match="more than one row of the source"):
+            with pytest.raises(hg.InvalidInputError, match="several source rows"):
                 merge.commit()
         else:
             merge.commit()
@@ -283,7 +284,7 @@ def test_keys_that_are_twice_or_null_change_nothing(lake: hg.Lake, spark: SparkS
     assert "'c'" not in caught.value.problem
     with pytest.raises(hg.InvalidInputError, match=r"null keys:\n  - \{'id': None\}\n  next"):
         table.upsert(source, ["id"])
-    with pytest.raises(hg.InvalidInputError, match=r"more than once:\n  - \{'id': 1\}"):
+    with pytest.raises(hg.InvalidInputError, match=r"more than once in the source:\n  - \{'id': 1\}"):
         table.upsert(source.dropna(), ["id"])
     assert lake.version == before
     # One of both changes nothing: then it is clear what becomes of the row. A null key meets nothing.
@@ -412,6 +413,8 @@ def test_few_rows_are_written_by_the_driver(lake: hg.Lake, spark: SparkSession) 
     table = lake.create_table("t.m", COLUMNS, properties={"write.parquet.compression-codec": "gzip"})
     source = spark.range(4).selectExpr("id", "'new' AS p", "5 AS v")
     by_driver, by_spark = {("parquet-cpp-arrow", "GZIP")}, {("parquet-mr", "GZIP")}
+    few = kept(source)
+    assert is_little(spark, few), f"{few} with {spark.conf.get('spark.headgate.files', None)}"
     assert writers_of(table, lambda: table.upsert(source, ["id"])) == by_driver
     assert writers_of(table, lambda: table.update({"v": "6"}, "true")) == by_driver
     # What clauses compute can be of any length, however short the source is.
@@ -431,6 +434,21 @@ def test_what_is_much_or_on_disk_or_unknown_is_not_fetched(spark: SparkSession) 
     assert not is_little(spark, Kept(rows, NOBODY_KNOWS))
     few = kept(rows)
     assert 0 < few.size_bytes < 10_000 and not few.is_on_disk and few.tasks == 1
+
+
+def test_what_spark_has_not_reported_yet_is_waited_for(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    reported = kept_rows._reported
+
+    def late(context: Any, number: int) -> Any | None:
+        looks.append(number)
+        return None if len(looks) == 1 else reported(context, number)
+
+    monkeypatch.setattr(kept_rows, "_reported", late)
+    assert is_little(spark, kept(spark.range(3)))
+    assert len(looks) == 2
 
 
 def test_the_source_is_computed_once_beside_clauses_without_it(lake: hg.Lake, spark: SparkSession) -> None:
@@ -483,18 +501,18 @@ def test_a_file_that_is_gone(lake: hg.Lake, spark: SparkSession) -> None:
     (file,) = table.files()
     Path(file.path.removeprefix("file://")).unlink()
     source = spark.range(3).selectExpr("id", "'new' AS p", "5 AS v")
-    with pytest.raises(hg.StorageError):
+    with pytest.raises(hg.CorruptLakeError):
         table.upsert(source, ["id"])
-    with pytest.raises(hg.StorageError):
+    with pytest.raises(hg.CorruptLakeError):
         table.merge(source, on="t.id = s.id").when_matched_delete().commit()
-    with pytest.raises(hg.StorageError):
+    with pytest.raises(hg.CorruptLakeError):
         table.update({"v": "1"}, "id = 1")
 
 
 def test_bytes_of_a_fixed_length_are_not_taken_from_others(lake: hg.Lake, spark: SparkSession) -> None:
     table = lake.create_table("t.f", "id BIGINT, f FIXED(2)")
     source = spark.sql("SELECT 1L AS id, X'0102' AS f")
-    with pytest.raises(hg.InvalidInputError, match=r"f is binary, the table has fixed\[2\]"):
+    with pytest.raises(hg.InvalidInputError, match=r"f is binary, but the table has fixed\[2\]"):
         table.merge(source, on="t.id = s.id").when_not_matched_insert().commit()
 
 
@@ -524,14 +542,14 @@ def test_merges_that_cannot_be_understood(lake: hg.Lake, spark: SparkSession) ->
         (table.merge(source, on="id = id").when_matched_delete(), "the match of the merge, id = id,"),
         (table.merge(source, on="t.id =").when_matched_delete(), "cannot be computed"),
         (table.merge(source, on="t.id + s.id").when_matched_delete(), "the match of the merge"),
-        (merge.when_matched_delete(condition="t.v"), "is int, not true or false"),
+        (merge.when_matched_delete(condition="t.v"), "is int, not boolean"),
         (merge.when_matched_update({"v": "s.w"}), r"the value of v, s\.w,.*no column s\.w"),
         (merge.when_matched_update({"w": "s.v"}), r"t\.m: there is no column w"),
         (merge.when_not_matched_insert({"v": "t.v"}), r"no column t\.v"),
         (merge.when_not_matched_by_source_update({"v": "s.v"}), r"no column s\.v"),
         (merge.when_matched_update({"v": "id"}), "the value of v, id,"),
-        (merge.when_matched_update({"v": "s.p"}), "column v is string, the table has int"),
-        (table.merge(few, on="t.id = s.id").when_matched_update(), "the source has no column p, v"),
+        (merge.when_matched_update({"v": "s.p"}), "column v is string, but the table has int"),
+        (table.merge(few, on="t.id = s.id").when_matched_update(), "the source lacks p, v"),
         (merge.when_matched_update({"v": "cast(s.p as int)"}), "The value 'old'"),
         (table.merge(few, on="t.id = s.id").when_not_matched_insert({"v": "1 div (s.id - 8)"}), "ivision"),
     ]  # fmt: skip
@@ -540,9 +558,9 @@ def test_merges_that_cannot_be_understood(lake: hg.Lake, spark: SparkSession) ->
             given.commit()
     with pytest.raises(hg.InvalidInputError, match=r"column w .*is not in the table"):
         table.upsert(source.withColumn("w", sf.lit(1)), ["id"])
-    with pytest.raises(hg.InvalidInputError, match="holds no rows"):
+    with pytest.raises(hg.InvalidInputError, match="has no rows to merge"):
         table.upsert(sf.col("id"), ["id"])
-    with pytest.raises(hg.InvalidInputError, match="the columns id twice"):
+    with pytest.raises(hg.InvalidInputError, match="duplicate columns: id"):
         table.upsert(source.select("id", "id"), ["id"])
     assert lake.version == before
 
@@ -571,12 +589,10 @@ def test_two_merges_do_not_insert_the_same_row(lake: hg.Lake, spark: SparkSessio
     ours, theirs = lake.transaction(), lake.transaction()
     assert insert_absent(ours, spark, 5, 6) == insert_absent(theirs, spark, 6) == RowCounts(inserted=1)
     theirs.commit()
-    if isolation in SEEN:
-        with pytest.raises(hg.ConflictError, match=r"\[rule 10:"):
-            ours.commit()
-        assert sorted(table.read_arrow()["id"].to_pylist()) == [1, 5, 6]
-    else:
+    # Rows that others added count where they are seen; keys that both insert count at every level.
+    with pytest.raises(hg.ConflictError, match=r"\[rule 10:" if isolation in SEEN else r"\[rule 37:"):
         ours.commit()
+    assert sorted(table.read_arrow()["id"].to_pylist()) == [1, 5, 6]
 
 
 @pytest.mark.parametrize("isolation", ["snapshot", *SEEN])
@@ -601,3 +617,64 @@ def test_a_row_that_a_merge_matched_and_left_is_deleted_meanwhile(
     table.delete("id = 90")
     ours.commit()
     assert sorted(table.read_arrow(where="v = 1")["id"].to_pylist()) == [1, 7]
+
+
+@pytest.mark.parametrize("kind", ["delete", "update", "merge", "upsert"])
+def test_a_batch_that_found_nothing_to_change_is_not_run_again(
+    lake: hg.Lake, spark: SparkSession, kind: str
+) -> None:
+    table = lake.create_table("t.batches", COLUMNS)
+    source = spark.createDataFrame([(7, "a", 0)], COLUMNS)
+
+    def run() -> hg.CommitResult:
+        with lake.transaction(app=("loader", 1)) as tx:
+            rows = tx.table("t.batches")
+            match kind:
+                case "delete":
+                    rows.delete(sf.col("id") == 7)
+                case "update":
+                    rows.update({"v": sf.col("v") + 1}, where="id = 7")
+                case "merge":
+                    rows.merge(source, on="t.id = s.id").when_matched_delete().commit()
+                case "upsert":
+                    rows.upsert(source.limit(0), keys=["id"])
+        return tx.result
+
+    first = run()
+    assert (first.version, first.changed, lake.version) == (2, False, 2)
+    table.append(source)
+    assert run().already_committed
+    assert [tuple(row) for row in table.read(spark).collect()] == [(7, "a", 0)]
+
+
+# --- others who insert the same keys ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("isolation", ["snapshot", "write-serializable", "serializable"])
+@pytest.mark.parametrize("by_source", [False, True])
+def test_two_merges_do_not_insert_the_same_key(
+    lake: hg.Lake, spark: SparkSession, isolation: str, by_source: bool
+) -> None:
+    table = filled(lake, spark, properties={"isolation": isolation})
+    ours, theirs = lake.transaction(), lake.transaction()
+    for tx, key in ((ours, 60), (theirs, 60)):
+        source = frame(spark, [{"id": key, "p": "new", "v": 1}])
+        merge = tx.table(table.name).merge(source, on="t.id = s.id").when_not_matched_insert()
+        if by_source:
+            merge = merge.when_not_matched_by_source_update({"v": "t.v"}, condition="t.id = 77")
+        merge.commit()
+    theirs.commit()
+    with pytest.raises(TransactionConflictError, match=r"\[rule 37:"):
+        ours.commit()
+    assert [row["id"] for row in found_in(table.read(spark))].count(60) == 1
+
+
+def test_merges_that_insert_other_keys_go_at_the_same_time(lake: hg.Lake, spark: SparkSession) -> None:
+    table = filled(lake, spark, properties={"isolation": "snapshot"})
+    ours, theirs = lake.transaction(), lake.transaction()
+    for tx, key in ((ours, 60), (theirs, 61)):
+        source = frame(spark, [{"id": key, "p": "new", "v": 1}])
+        tx.table(table.name).merge(source, on="t.id = s.id").when_not_matched_insert().commit()
+    theirs.commit()
+    ours.commit()
+    assert sorted(row["id"] for row in found_in(table.read(spark)))[-2:] == [60, 61]

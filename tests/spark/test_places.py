@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headgate as hg
-from headgate.spark.places import Located
+from headgate.spark.read.row_locations import Located
 
 ALIKE = ("plumless", "buckeroo")
 """Two texts with the same CRC-32."""

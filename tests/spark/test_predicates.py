@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 import headgate as hg
-from headgate.iceberg.arrow_files import read_rows
+from headgate.arrow.data_files import read_rows
 from tests.spark.test_tables import ALL_TYPES, all_types, frame, rows_of
 
 
@@ -101,7 +101,9 @@ def ids_of_files(table: hg.Table) -> list[tuple[object, list[int]]]:
     return [
         (
             planned.file.partition,
-            read_rows(table._lake._driver, view.loader, [planned], table.schema).column("id").to_pylist(),
+            read_rows(table._lake._handle.driver, view.loader, [planned], table.schema)
+            .column("id")
+            .to_pylist(),
         )
         for planned in view.files()
     ]

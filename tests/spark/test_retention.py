@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 import headgate as hg
 from headgate.storage.local import LocalStore
-from tests.lake.aging import AgingHost, Clock
-from tests.lake.windows import compact_window
+from tests.maintenance.aging import AgingHost, Clock
+from tests.maintenance.windows import compact_window
 
 pytestmark = pytest.mark.slow
 
@@ -52,9 +52,9 @@ def test_a_boundary_is_read_from_compacted_files(session: SparkSession, tmp_path
         assert [(row.id, row.name) for row in one] == [(6, "n6")]
         counted = lake.sql(session, f"SELECT count(*) AS n FROM t.t VERSION AS OF {version}").collect()
         assert counted[0].n == expected.num_rows
-    with pytest.raises(hg.NotFoundError, match="version 9 is expired"):
+    with pytest.raises(hg.NotFoundError, match="version 9 has expired"):
         table.read(session, version=9)
-    with pytest.raises(hg.NotFoundError, match="version 9 is expired"):
+    with pytest.raises(hg.NotFoundError, match="version 9 has expired"):
         lake.sql(session, "SELECT * FROM t.t VERSION AS OF 9")
 
 
@@ -78,5 +78,5 @@ def test_a_view_whose_source_is_expired_is_refreshed_in_full(session: SparkSessi
     lake.table("t.v").set_properties({"headgate.view.refreshed-at": "4"})
     refreshed = lake.refresh(session, "t.v")
     assert refreshed.mode == "full"
-    assert "are expired" in refreshed.reason
+    assert "have expired" in refreshed.reason
     assert sorted(row.id for row in lake.table("t.v").read(session).collect()) == [1, 2, *range(10, 20), 50]

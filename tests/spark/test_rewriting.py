@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,20 +18,20 @@ from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyspark.sql import SparkSession
 
 import headgate as hg
-from headgate.compacting import Rewriting
-from headgate.iceberg.arrow_files import read_rows
-from headgate.iceberg.arrow_rewrite import ArrowRewriter
-from headgate.iceberg.bound import partition_key
-from headgate.iceberg.origins import moved
-from headgate.iceberg.planning import PlannedFile
-from headgate.iceberg.positions import Positions
-from headgate.iceberg.rewriting import Clustering, RewriteGroup, Rewritten
-from headgate.iceberg.target import Target
-from headgate.model.identifiers import TxId
-from headgate.model.window import Window
-from headgate.spark import rewriting
-from headgate.spark.rewriting import SparkRewriter
+from headgate.arrow.data_files import read_rows
+from headgate.arrow.origins import locate_moved
+from headgate.arrow.rewrite import ArrowRewriter
+from headgate.iceberg.format.data_file import partition_key
+from headgate.iceberg.format.directories import Target
+from headgate.iceberg.format.positions import Positions
+from headgate.iceberg.scan.engine import Clustering, RewriteGroup, Rewritten
+from headgate.iceberg.scan.planning import PlannedFile
+from headgate.model.identifiers import TxId, Window
+from headgate.spark.change import rewrite as rewriting
+from headgate.spark.change.rewrite import SparkRewriter
+from headgate.spark.store.hadoop import HadoopStore
 from headgate.storage.local import LocalStore
+from headgate.transaction.rewrite import Rewriting
 
 DDL = """
     n BIGINT, part STRING, a BOOLEAN, b INT, c FLOAT, d DOUBLE, e DECIMAL(9, 2), f DECIMAL(38, 10), g DATE,
@@ -81,7 +83,7 @@ class Place:
         view = table._view()
         self.files = view.files()
         self.target = Target(
-            table._lake._driver, view.loader, view.metadata, TxId("0123456789abcdef" * 2), table.name
+            table._lake._handle.driver, view.loader, view.metadata, TxId("0123456789abcdef" * 2), table.name
         )
 
     def groups(self) -> list[RewriteGroup]:
@@ -100,11 +102,11 @@ class Place:
         ).to_pylist()
         return found
 
-    def rewritten(
+    def rewrite(
         self, spark: SparkSession, clustering: Clustering | None = None, worker_bytes: int = 0
     ) -> list[Rewritten]:
         """By Spark, or by its workers if they may hold so much."""
-        done = list(SparkRewriter(spark, worker_bytes).rewritten(self.target, self.groups(), clustering))
+        done = list(SparkRewriter(spark, worker_bytes).rewrite(self.target, self.groups(), clustering))
         assert len(done) == len(self.groups())
         for group, one in zip(self.groups(), done, strict=True):
             assert one.before == one.after
@@ -131,7 +133,7 @@ def test_rows_of_every_type_stay_what_they_are(
 ) -> None:
     spark.conf.set("spark.headgate.files", "auto" if both_ways == "native" else "arrow")
     place = Place(made(lake, DDL + LISTS if lists else DDL, {}, partition_by=["part"]))
-    for group, done in zip(place.groups(), place.rewritten(spark), strict=True):
+    for group, done in zip(place.groups(), place.rewrite(spark), strict=True):
         found = place.rows(done)
         assert shown(found) == expected(place, group)
         assert len(done.files) == 1
@@ -146,7 +148,7 @@ def test_rows_are_sorted_as_the_table_is_and_tell_where_they_were(
 ) -> None:
     table = made(lake, DDL, {"write.target-file-size-bytes": "4000"}, sort_by=["n desc"])
     place = Place(table)
-    (done,) = place.rewritten(spark)
+    (done,) = place.rewrite(spark)
     assert len(done.files) > 2
     assert {file.sort_order_id for file in done.files} == {1}
     by_file = [[row["n"] for row in place.rows(replace(done, files=(file,)))] for file in done.files]
@@ -156,7 +158,7 @@ def test_rows_are_sorted_as_the_table_is_and_tell_where_they_were(
     assert all(one[1] < other[0] for one, other in pairwise(ranges))
     # Row 34 was the sixth of the second file, which is sorted too.
     origin = place.files[1].file.path
-    now = moved(place.target.driver, place.target.loader, done.files, Positions.of({origin: [5]}))
+    now = locate_moved(place.target.driver, place.target.loader, done.files, Positions.of({origin: [5]}))
     assert now is not None
     ((path, positions),) = now.by_file.items()
     at = next(file for file in done.files if file.path == path)
@@ -167,8 +169,8 @@ def test_rows_are_sorted_as_the_table_is_and_tell_where_they_were(
 def test_a_clustering_by_spark_is_that_of_arrow(lake: hg.Lake, spark: SparkSession, zorder: bool) -> None:
     place = Place(made(lake, DDL, {}, partition_by=["part"]))
     clustering = Clustering(("d", "odd name", "n"), zorder)
-    there = list(ArrowRewriter().rewritten(place.target, place.groups(), clustering))
-    for done, other in zip(place.rewritten(spark, clustering), there, strict=True):
+    there = list(ArrowRewriter().rewrite(place.target, place.groups(), clustering))
+    for done, other in zip(place.rewrite(spark, clustering), there, strict=True):
         assert list(map(str, place.rows(done))) == list(map(str, place.rows(other)))
         assert {file.sort_order_id for file in done.files} == {0}
 
@@ -177,7 +179,7 @@ def test_small_groups_are_rewritten_by_workers_in_one_job(lake: hg.Lake, spark: 
     place = Place(made(lake, DDL + LISTS, {}, partition_by=["bucket(8, n)"], sort_by=["n desc"]))
     context: Any = spark.sparkContext
     context.setJobGroup("small groups", "small groups")
-    done = place.rewritten(spark, worker_bytes=1 << 30)
+    done = place.rewrite(spark, worker_bytes=1 << 30)
     assert len(context.statusTracker().getJobIdsForGroup("small groups")) == 1
     context.setLocalProperty("spark.jobGroup.id", None)
     for group, one in zip(place.groups(), done, strict=True):
@@ -191,7 +193,7 @@ def test_groups_of_both_sizes_come_in_their_order(lake: hg.Lake, spark: SparkSes
     table.append(pa.table({"n": list(range(100, 3000)), "part": ["a"] * 2900}))
     place = Place(table)
     sizes = [sum(planned.file.size_bytes for planned in group.files) for group in place.groups()]
-    done = place.rewritten(spark, worker_bytes=min(sizes))
+    done = place.rewrite(spark, worker_bytes=min(sizes))
     assert min(sizes) < max(sizes)
     for group, one in zip(place.groups(), done, strict=True):
         assert shown(place.rows(one)) == expected(place, group)
@@ -203,7 +205,7 @@ def test_where_workers_do_not_reach_groups_of_a_window_are_one_write(
     """As on HDFS: told that this storage is such, Spark writes all groups of a window together."""
     place = Place(made(lake, DDL, {}, partition_by=["bucket(8, n)"], sort_by=["n desc"]))
     monkeypatch.setattr(rewriting, "HadoopStore", LocalStore)
-    done = place.rewritten(spark, Clustering(("b",)), worker_bytes=1 << 30)
+    done = place.rewrite(spark, Clustering(("b",)), worker_bytes=1 << 30)
     assert len({file.path.split("/headgate_group=")[0] for one in done for file in one.files}) == 1
     for group, one in zip(place.groups(), done, strict=True):
         found = place.rows(one)
@@ -220,7 +222,7 @@ def test_files_of_an_old_spec_and_schema_are_rewritten_in_it(lake: hg.Lake, spar
     table.rename_column("a", "was_a")
     table.add_column("b", "STRING")
     place = Place(table)
-    for group, done in zip(place.groups(), place.rewritten(spark), strict=True):
+    for group, done in zip(place.groups(), place.rewrite(spark), strict=True):
         assert group.files[0].file.spec_id == done.files[0].spec_id == 0
         assert shown(place.rows(done)) == expected(place, group)
 
@@ -231,7 +233,7 @@ def test_a_group_of_which_all_rows_are_deleted_leaves_no_file(lake: hg.Lake, spa
     place = Place(table, "n = 39")
     groups = [replace(place.groups()[0], files=tuple(file for file in place.files if file.deletes))]
     for worker_bytes in (0, 1 << 30):
-        (done,) = SparkRewriter(spark, worker_bytes).rewritten(place.target, groups, None)
+        (done,) = SparkRewriter(spark, worker_bytes).rewrite(place.target, groups, None)
         assert (done.files, done.before.rows, done.after.rows) == ((), 0, 0)
 
 
@@ -247,8 +249,28 @@ def test_a_rewrite_by_spark_carries_row_deletes(lake: hg.Lake, spark: SparkSessi
     tx = lake.transaction()
     groups = [replace(group, window=Window(1, 4, 1)) for group in place.groups()]
     tx.table("t.t")._rewrite(lambda _: Rewriting(groups, SparkRewriter(spark, 0)))
-    hg.Lake.open(lake._driver.store).table("t.t").delete("n in (3, 33, 59)")
+    hg.Lake.open(lake._handle.driver.store).table("t.t").delete("n in (3, 33, 59)")
     tx.commit()
     assert [row.n for row in table.read(spark).orderBy("n").collect()] == [
         n for n in range(60) if n not in (3, 33, 59)
     ]
+
+
+@pytest.mark.parametrize("on_hadoop", [False, True])
+def test_types_that_spark_has_not_are_rewritten_through_arrow(
+    tmp_path: Path, spark: SparkSession, on_hadoop: bool
+) -> None:
+    """Workers do not reach a Hadoop file system, and Spark cannot read the column: this process does both."""
+    place = HadoopStore(spark, f"file://{tmp_path}/lake") if on_hadoop else tmp_path / "lake"
+    lake = hg.Lake.init(place, divisor=2)
+    columns = pa.schema([("id", pa.int64()), ("at", pa.time64("us"))])
+    table = lake.create_table("t.times", columns, partition_by=["bucket(2, id)"])
+    for number in range(4):
+        at = pa.array([dt.time(number), None], pa.time64("us"))
+        table.append(pa.table({"id": pa.array([number, 10 + number]), "at": at}))
+    before = sorted(table.read_arrow().to_pylist(), key=repr)
+    report = lake.compact()
+    assert report.files_in > report.files_out > 0
+    assert sorted(table.read_arrow().to_pylist(), key=repr) == before
+    assert table.cluster(spark, by=["at"]).changed
+    assert sorted(table.read_arrow().to_pylist(), key=repr) == before

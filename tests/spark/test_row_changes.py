@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
 import headgate as hg
-from headgate.model.row_counts import RowCounts
+from headgate.model.reports import RowCounts
 
 COLUMNS = "id BIGINT NOT NULL, p STRING, v INT, at TIMESTAMP"
 NOON = dt.datetime(2024, 5, 1, 12)
@@ -214,8 +214,8 @@ WRONG: list[tuple[dict[str, Any], str | None, str]] = [
     ({"v": "1 +"}, "id = 1", "the value of v, 1 +, cannot be computed: "),
     ({"v": "sum(v)"}, "id = 1", "the value of v, sum(v), cannot be computed"),
     ({"v": "explode(array(1, 2))"}, "id = 1", "cannot be computed"),
-    ({"v": "p", "p": "v"}, "id = 1", "column v is string, the table has int"),
-    ({"v": 5}, "id = 1", "the value of v is to be SQL, but is the int 5"),
+    ({"v": "p", "p": "v"}, "id = 1", "column v is string, but the table has int"),
+    ({"v": 5}, "id = 1", "the value of v must be a string of SQL, not the int 5"),
     ({"v": "id * 1000000000000"}, "id = 1", "column v (int) cannot hold 1000000000000"),
     ({"v": "v * 2000000000"}, "id = 2", "overflow"),
     ({"v": "cast(concat('a', p) as int)"}, "id = 1", "The value 'ay' of the type"),

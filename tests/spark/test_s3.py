@@ -16,11 +16,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headgate as hg
-from headgate.storage.listing import all_keys
 from headgate.storage.location import open_store
+from headgate.storage.requests import all_keys
 from headgate.testing.contracts import race
-from headgate.testing.s3 import Behaviour, S3Server
 from tests.row_deletes import delete_rows
+from tests.servers.s3 import Behaviour, S3Server
 from tests.spark.maven import Artifact, hadoop_version, resolved
 from tests.spark.test_tables import ALL_TYPES, NESTED_TYPES, all_types, frame, nested_types, rows_of
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 
 import headgate as hg
-from headgate.ingest.load import IngestOptions, ingest
+from headgate.lake.ingest.load import IngestOptions, ingest
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 
 ALL_TYPES = """

@@ -14,12 +14,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headgate as hg
-from headgate.changes import ObjectChange
+from headgate.errors import InvalidInputError
 from headgate.hooks import CommitEvent, Hook, Python
-from headgate.materializing import RefreshResult
+from headgate.lake.ingest.load import IngestOptions, ingest
+from headgate.lake.materialized_views import RefreshResult
+from headgate.lake.table import Table
 from headgate.model.named_object import NamedObject, View
-from headgate.spark.query_traits import traits_of
-from headgate.table import Table
+from headgate.spark.sql.run import traits_of
+from headgate.transaction.changes import ObjectChange
 
 ORDERS = "sales.orders"
 COPY = "sales.copy"
@@ -87,7 +89,7 @@ def test_what_a_view_reads_may_be_gone(lake: hg.Lake, orders: Table, spark: Spar
     lake.create_view("v.a", "SELECT * FROM sales.orders")
     lake.create_view("v.b", "SELECT * FROM v.a")
     lake.drop_table(ORDERS)
-    with pytest.raises(hg.NotFoundError, match=r"the view v.a reads sales.orders, which the lake has not"):
+    with pytest.raises(hg.NotFoundError, match=r"reads sales.orders, which does not exist in the lake"):
         lake.table("v.b").read(spark)
     # A table of the session is not what the view was made for.
     spark.sql("CREATE DATABASE IF NOT EXISTS sales")
@@ -123,9 +125,9 @@ def test_a_tower_of_views_has_a_bound(lake: hg.Lake, spark: SparkSession) -> Non
         tx.create_view("v.n0", "SELECT 1 AS id")
         for level in range(1, 40):
             view = NamedObject(f"u{level}", View(f"SELECT * FROM v.n{level - 1}"))
-            tx._changes = tx._changes.with_object(ObjectChange(f"v.n{level}", None, view))
+            tx._work.noted = tx._work.noted.with_object(ObjectChange(f"v.n{level}", None, view))
     assert ids(lake.table("v.n5").read(spark)) == [1]
-    with pytest.raises(hg.InvalidInputError, match="more than 32 views"):
+    with pytest.raises(hg.InvalidInputError, match="nested more than 32 deep"):
         lake.table("v.n39").read(spark)
 
 
@@ -136,6 +138,69 @@ def test_the_parser_of_a_running_session_checks_a_view(lake: hg.Lake, spark: Spa
     lake.create_view("v.unknown", "SELECT no_such_column")  # names of columns are not its business
     with pytest.raises(hg.InvalidInputError, match="no_such_column"):
         lake.table("v.unknown").read(spark)
+
+
+# --- inside of a transaction ------------------------------------------------------------------------------
+
+
+def test_a_view_shows_what_the_transaction_sees(
+    lake: hg.Lake, orders: Table, spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("id\n7\n")
+    lake.create_table("sales.other", "id BIGINT")
+    lake.tag("then")
+    with lake.transaction() as tx:
+        tx.mount_csv("raw.in", tmp_path / "in")
+        tx.rename_table("sales.other", "s.renamed")
+        tx.create_view("v.late", "SELECT id FROM sales.orders WHERE id > 1")
+        tx.create_view(
+            "v.all", "SELECT id FROM v.late UNION ALL SELECT id FROM raw.in UNION ALL TABLE s.renamed"
+        )
+        tx.create_view("v.then", "SELECT id FROM sales.orders VERSION AS OF 'then'")
+        tx.table(ORDERS).append(rows(4))
+        tx.table(ORDERS).delete("id = 2")
+        tx.table("sales.other").append(pa.table({"id": [9]}))
+        lake.tag("then", 1)  # another one moves it meanwhile
+        assert ids(tx.table("v.all").read(spark)) == [3, 4, 7, 9]
+        assert ids(tx.table("v.all").read(spark, where="id > 4", columns=["id"])) == [7, 9]
+        assert ids(tx.table("v.then").read(spark)) == [1, 2, 3]
+    assert ids(lake.table("v.all").read(spark)) == [3, 4, 7, 9]
+
+
+CONFLICTS = {
+    "rows that were added": lambda lake: lake.table(ORDERS).append(rows(9)),
+    "rows that were deleted": lambda lake: lake.table(ORDERS).delete("id = 1"),
+    "the view": lambda lake: lake.create_view("v.top", "SELECT 1L AS id", replace=True),
+    "a view below": lambda lake: lake.create_view("v.low", "SELECT 1L AS id", replace=True),
+    "a view that is gone": lambda lake: lake.drop_object("v.low"),
+    "a table that is gone": lambda lake: lake.drop_table(ORDERS),
+}
+
+
+@pytest.mark.parametrize("case", [*CONFLICTS, "another table", "another view"])
+def test_a_commit_depends_on_what_is_under_a_view(
+    lake: hg.Lake, orders: Table, spark: SparkSession, case: str
+) -> None:
+    """Without that, the sum would be one of rows that were never there together."""
+    lake.create_table("sales.sums", "total BIGINT")
+    lake.create_table("sales.other", "id BIGINT")
+    lake.create_view("v.low", "SELECT id FROM sales.orders")
+    lake.create_view("v.top", "SELECT sum(id) AS total FROM v.low WHERE id > 0")
+    harmless = {
+        "another table": lambda lake: lake.table("sales.other").append(rows(1).select(["id"])),
+        "another view": lambda lake: lake.create_view("v.other", "SELECT 1L AS id", replace=True),
+    }
+    lake.create_view("v.other", "SELECT 2L AS id")
+    tx = lake.transaction(isolation="serializable")
+    tx.table("sales.sums").append(tx.table("v.top").read(spark))
+    (CONFLICTS | harmless)[case](lake)
+    if case in harmless:
+        tx.commit()
+        assert lake.table("sales.sums").read_arrow().to_pydict() == {"total": [6]}
+        return
+    with pytest.raises(hg.ConflictError):
+        tx.commit()
 
 
 # --- mounts ---------------------------------------------------------------------------------------------
@@ -151,6 +216,9 @@ def test_mounts_are_the_same_with_spark_and_without(
     (tmp_path / "csv" / "c.tsv").write_text("id\n6\n")
     (tmp_path / "json" / "a.json").write_text('{"id": 1, "name": "ann"}\n{"id": 2}\n')
     pq.write_table(rows(1, 2), tmp_path / "parquet" / "a.parquet")
+    odd = tmp_path / "parquet" / "day=1" / "100% [x] {y}"
+    odd.mkdir(parents=True)
+    pq.write_table(rows(3), odd / "b%41*?.parquet")
     (tmp_path / "text" / "a.txt").write_text("one\n\ntwo")
     lake.mount_csv("raw.csv", tmp_path / "csv", schema="id BIGINT, name STRING")
     for kind in ("json", "parquet", "text"):
@@ -162,7 +230,7 @@ def test_mounts_are_the_same_with_spark_and_without(
     assert ids(lake.table("raw.csv").read(spark, where="id > 4", columns=["id"])) == [5, 6]
     assert ids(lake.sql(spark, "SELECT c.id FROM raw.csv c JOIN sales.orders o ON c.id = o.id")) == [1, 2, 3]
     lake.create_view("v.in", "SELECT id FROM raw.parquet")
-    assert ids(lake.table("v.in").read(spark)) == [1, 2]
+    assert ids(lake.table("v.in").read(spark)) == [1, 2, 3]
 
 
 def test_files_that_do_not_fit_are_named_with_spark(
@@ -191,6 +259,19 @@ def test_files_that_do_not_fit_are_named_with_spark(
 
 def told(result: RefreshResult) -> tuple[str, int]:
     return result.mode, result.rows
+
+
+def test_unclosed_quotes_are_rejected_with_spark_too(
+    lake: hg.Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text('id,name\n1,"ann\n' + "".join(f"{number},x\n" for number in range(300)))
+    lake.mount_csv("raw.csv", tmp_path, schema="id BIGINT, name STRING")
+    with pytest.raises(InvalidInputError, match=r"a\.csv, line 2: the quoted cell"):
+        lake.table("raw.csv").read(spark)
+    with pytest.raises(InvalidInputError, match=r"a\.csv, line 2: the quoted cell"):
+        ingest(lake, "sales.loaded", [str(file)], IngestOptions(), spark=spark)
+    assert "sales.loaded" not in lake.tables()
 
 
 def test_added_rows_are_added(lake: hg.Lake, orders: Table, spark: SparkSession) -> None:
@@ -281,7 +362,7 @@ def test_changed_rows_lead_to_a_full_refresh(lake: hg.Lake, orders: Table, spark
     copy.append(rows(9))  # behind its back
     result = lake.refresh(spark, COPY)
     assert (result.mode, ids(copy.read(spark))) == ("full", [2, 3, 4])
-    assert "wrote to it directly" in result.reason
+    assert "wrote to the view directly" in result.reason
     assert told(lake.refresh(spark, COPY)) == ("unchanged", 0)
     lake.drop_table(ORDERS)
     with pytest.raises(hg.NotFoundError, match=r"the view sales.copy reads sales.orders"):
@@ -300,9 +381,31 @@ def test_other_definitions_and_columns(lake: hg.Lake, orders: Table, spark: Spar
     assert (result.mode, ids(copy.read(spark))) == ("full", [2, 3])
     assert "the view v.some was changed" in result.reason
     lake.create_view("v.some", "SELECT id, name FROM sales.orders", replace=True)
-    with pytest.raises(hg.InvalidInputError, match="gives the columns id, name now"):
+    with pytest.raises(hg.InvalidInputError, match="now returns the columns id, name"):
         lake.refresh(spark, COPY)
     assert ids(copy.read(spark)) == [2, 3]
+
+
+def test_a_refresh_carries_no_files_of_the_reader_into_the_lake(
+    lake: hg.Lake, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Somebody else's lake, with a materialized view over a mount of a directory that the reader has, too."""
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "ids.csv").write_text("id\n1\n")
+    lake.mount_csv("raw.ids", private)
+    lake.create_materialized_view(spark, COPY, "SELECT * FROM raw.ids")
+    (private / "ids.csv").write_text("id\n1\n42\n")
+    place = tmp_path / "lake"
+    before = lake.version
+    with pytest.raises(hg.InvalidInputError, match="not allowed"):
+        hg.Lake.open(place).refresh(spark, COPY)
+    with pytest.raises(hg.InvalidInputError, match="not allowed"):
+        hg.Lake.open(place).sql(spark, "SELECT * FROM raw.ids")
+    assert lake.version == before
+    assert lake.table(COPY).read_arrow().to_pydict() == {"id": [1]}
+    hg.Lake.open(place, allow_mounts=[private]).refresh(spark, COPY)
+    assert lake.table(COPY).read_arrow().num_rows == 2
 
 
 def test_a_mount_is_read_anew_each_time(
@@ -328,7 +431,7 @@ def test_what_is_no_materialized_view_is_not_refreshed(
 ) -> None:
     lake.create_view("v.a", "SELECT 1 AS id")
     for name in (ORDERS, "v.a"):
-        with pytest.raises(hg.InvalidInputError, match="no materialized view"):
+        with pytest.raises(hg.InvalidInputError, match="not a materialized view"):
             lake.refresh(spark, name)
     with pytest.raises(hg.NotFoundError):
         lake.refresh(spark, "sales.gone")
@@ -372,12 +475,12 @@ def test_two_that_refresh_at_once_add_each_row_once(
 def test_a_refresh_that_meets_another_one_is_refused_and_runs_again(
     lake: hg.Lake, orders: Table, spark: SparkSession
 ) -> None:
-    from headgate import materializing
+    from headgate.lake import materialized_views
 
     copy = lake.create_materialized_view(spark, COPY, "SELECT id FROM sales.orders")
     orders.append(rows(4))
     slow = lake.transaction()
-    materializing.refresh(lake, spark, slow, COPY)
+    materialized_views.refresh(lake, spark, slow, COPY)
     assert told(lake.refresh(spark, COPY)) == ("incremental", 1)
     with pytest.raises(hg.ConflictError, match=r"headgate.view.refreshed-at"):
         slow.commit()
@@ -385,7 +488,7 @@ def test_a_refresh_that_meets_another_one_is_refused_and_runs_again(
     # One that dies before its commit leaves nothing that anybody reads.
     orders.append(rows(5))
     dead = lake.transaction()
-    materializing.refresh(lake, spark, dead, COPY)
+    materialized_views.refresh(lake, spark, dead, COPY)
     del dead
     assert ids(copy.read(spark)) == [1, 2, 3, 4]
     assert told(lake.refresh(spark, COPY)) == ("incremental", 1)
@@ -395,12 +498,12 @@ def test_a_refresh_that_meets_another_one_is_refused_and_runs_again(
 def test_rows_that_come_while_it_refreshes_come_with_the_next_one(
     lake: hg.Lake, orders: Table, spark: SparkSession
 ) -> None:
-    from headgate import materializing
+    from headgate.lake import materialized_views
 
     copy = lake.create_materialized_view(spark, COPY, "SELECT id FROM sales.orders")
     orders.append(rows(4))
     tx = lake.transaction()
-    materializing.refresh(lake, spark, tx, COPY)
+    materialized_views.refresh(lake, spark, tx, COPY)
     orders.append(rows(5))
     tx.commit()
     assert ids(copy.read(spark)) == [1, 2, 3, 4]
@@ -434,7 +537,7 @@ def test_columns_of_a_materialized_view_that_were_made_anew_are_filled_again(
     made.add_column("name", "STRING")
     assert made.read_arrow(columns=["name"]).column("name").null_count == 3
     done = lake.refresh(spark, COPY)
-    assert (done.mode, done.reason) == ("full", "version 4 changed its columns")
+    assert (done.mode, done.reason) == ("full", "version 4 changed the columns of the view")
     assert sorted(made.read_arrow(columns=["name"]).column("name").to_pylist()) == ["n1", "n2", "n3"]
     orders.append(rows(4))
     assert lake.refresh(spark, COPY).mode == "incremental"

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from headgate.host import SystemHost
 from headgate.storage.capabilities import Store
-from headgate.storage.intercept import Proceed, intercepted
-from headgate.storage.listing import all_keys
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
-from headgate.storage.requests import Answer, Request
+from headgate.storage.requests import (
+    Answer,
+    Get,
+    ListPage,
+    ListSizesPage,
+    ListTimesPage,
+    Request,
+    all_keys,
+)
+from headgate.system.host import SystemHost
+from headgate.testing.intercept import Proceed, intercepted
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Store)
 
 MAX_REQUESTS = 2000
+READS = (Get, ListPage, ListSizesPage, ListTimesPage)
 
 
 class Crash(BaseException):
@@ -32,7 +40,7 @@ class OneByOne(SystemHost):
     def together(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
         return [task() for task in tasks]
 
-    def background(self, work: Callable[[], None], name: str) -> bool:
+    def background(self, work: Callable[[], None], name: str, *, awaited: bool = False) -> bool:
         return False
 
     def sleep(self, seconds: float) -> None:
@@ -48,11 +56,13 @@ class Death:
     asked: int = 0
     came: bool = False
     request: Request | None = None
+    requests: list[Request] = field(default_factory=list)
 
     def intercept(self, request: Request, proceed: Proceed) -> Answer:
         if self.came:
             raise Crash
         self.asked += 1
+        self.requests.append(request)
         if self.asked != self.at:
             return proceed(request)
         self.came, self.request = True, request
@@ -77,19 +87,25 @@ def restored(place: Path, backup: Path) -> LocalStore:
 
 
 def deaths(begin: Callable[[], S], act: Callable[[Store], object]) -> Iterator[tuple[S, Death]]:
-    """What `act` leaves behind on storage if it dies at each of its requests, and at last if it does not.
+    """What `act` leaves behind on storage if it dies anywhere, and at last if it does not.
 
-    `act` is run on what `begin` gives, which is the same each time. The sweep ends by itself when a run gets
-    through.
+    `act` is run on what `begin` gives, which is the same each time, so its requests are those of a run that
+    gets through. Only a request that writes leaves something else behind than the one before it: `act` dies
+    before its first request, and right after each that writes.
     """
-    for at in range(1, MAX_REQUESTS):
-        for late in (False, True):
-            store, death = begin(), Death(at, late)
-            try:
-                act(intercepted(store, death.intercept))
-            except Crash:
-                assert death.came
-            yield store, death
-        if not death.came:
-            return
-    raise AssertionError(f"more than {MAX_REQUESTS} requests")
+    watched = Death(at=0, late=False)
+    act(intercepted(begin(), watched.intercept))
+    assert watched.asked < MAX_REQUESTS
+    writes = [(at, True) for at, request in enumerate(watched.requests, 1) if not isinstance(request, READS)]
+    for at, late in ((1, False), *writes):
+        store, death = begin(), Death(at, late)
+        try:
+            act(intercepted(store, death.intercept))
+        except Crash:
+            assert death.came
+        assert death.came, death
+        assert type(death.request) is type(watched.requests[at - 1]), "another run sends other requests"
+        yield store, death
+    store, survivor = begin(), Death(at=0, late=False)
+    act(intercepted(store, survivor.intercept))
+    yield store, survivor

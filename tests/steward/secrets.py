@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import headgate as hg
-from headgate.iceberg.container import split
+from headgate.iceberg.format.container import split
 
 S = "hunter2hunter2hunter2"
 """What is searched for; some shapes have their own."""
@@ -80,8 +80,7 @@ def decompressed(data: bytes) -> Iterator[bytes]:
         yield repr((file.schema_arrow, file.metadata, file.schema_arrow.metadata)).encode()
         yield repr(file.read().to_pylist()).encode()
     if data[:4] == b"Obj\x01":
-        for block in split(data).blocks:  # its header is not compressed
-            yield block.records()
+        yield from split(data).records()  # its header is not compressed
 
 
 def require_nowhere(root: Path) -> None:

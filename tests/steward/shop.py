@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 import headgate as hg
-from headgate.commit.layout import PLAIN, entry_key
-from headgate.core.hook_rules import When
-from headgate.core.retry import RetryPolicy
-from headgate.iceberg.avro import decode_manifest_list
-from headgate.iceberg.data_file import Content, Manifest
+from headgate.core.conflict.retry import RetryPolicy
+from headgate.core.plans.hooks import When
+from headgate.iceberg.format.avro import decode_manifest_list
+from headgate.iceberg.format.data_file import Content, Manifest
+from headgate.log.layout import PLAIN, entry_key
 from headgate.model.commit_event import CommitEvent
 from headgate.model.identifiers import Version
 from headgate.steward.hooks.hook import Hook

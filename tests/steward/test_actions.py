@@ -53,7 +53,7 @@ def test_a_function_that_hangs_is_given_up_and_its_thread_keeps_nobody_waiting()
         release.wait()
 
     told = failure(lambda: Python(hang, timeout_seconds=0.05).run(EVENT))
-    assert told == "gave up after 0.05 s; it may still be at work"
+    assert told == "gave up after 0.05 s; it may still be running"
     assert threads[0].is_alive() and threads[0].daemon
     release.set()
     threads[0].join()
@@ -74,7 +74,7 @@ async def later(event: CommitEvent) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"function": "print"}, "cannot be called"),
+        ({"function": "print"}, "must be callable"),
         ({"function": later}, "asynchronous"),
         *[
             ({"timeout_seconds": seconds}, "timeout_seconds must be")
@@ -165,22 +165,23 @@ def test_what_a_program_leaves_behind_on_purpose_is_not_waited_for(tmp_path: Pat
 
 def test_a_program_that_does_not_exist_or_cannot_be_run(tmp_path: Path) -> None:
     assert (
-        failure(lambda: Command(["no-such-program-1"]).run(EVENT)) == "there is no program no-such-program-1"
+        failure(lambda: Command(["no-such-program-1"]).run(EVENT))
+        == "the program no-such-program-1 does not exist"
     )
     plain = tmp_path / "plain"
     plain.write_text("text")
-    assert "cannot be run: Permission denied" in failure(lambda: Command([str(plain)]).run(EVENT))
+    assert f"cannot run {plain}: Permission denied" in failure(lambda: Command([str(plain)]).run(EVENT))
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("rm -rf /", "not a text"),
+        ("rm -rf /", "not a string"),
         ([], "needs a program"),
         ([""], "needs a program"),
-        (["a", 3], "a list of texts"),
-        (b"ls", "a list of texts"),
-        (None, "a list of texts"),
+        (["a", 3], "a list of strings"),
+        (b"ls", "a list of strings"),
+        (None, "a list of strings"),
         (["a\0b"], "NUL"),
     ],
 )
@@ -266,10 +267,10 @@ def test_events_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"file": "a", "stream": "stdout"}, "give one of them"),
+        ({"file": "a", "stream": "stdout"}, "give only one of them"),
         ({"stream": "stdin"}, "is not a stream"),
-        ({"file": ""}, "is not the name of a file"),
-        ({"file": 3}, "is not the name of a file"),
+        ({"file": ""}, "is not a file name"),
+        ({"file": 3}, "is not a file name"),
     ],
 )
 def test_destinations_are_checked(kind: Any, given: dict[str, Any], told: str) -> None:

@@ -83,60 +83,78 @@ def hook(*lines: str, name: str = 'name = "tell"', action: str = 'action = "comm
 
 OK = 'command = ["true"]'
 MISTAKES = [
-    ("[[hooks]", "is not TOML"),
-    ("[[hook]]\nname = 'a'", "there is no field 'hook'. did you mean hooks"),
+    ("[[hooks]", "is not valid TOML"),
+    ("[[hook]]\nname = 'a'", "unknown field 'hook'. did you mean hooks"),
     ("hooks = 'a'", "begin each hook with [[hooks]]"),
     ("[hooks]\nname = 'a'", "begin each hook with [[hooks]]"),
     ("[[hooks]]\naction = 'notify'", "hook number 1: name is missing"),
-    (hook(OK, name="name = 3"), "hook number 1: name must be a text, but is a number"),
-    (hook(OK, name='name = "a b"'), "hook a b: 'a b' cannot be the name of a hook"),
+    (hook(OK, name="name = 3"), "hook number 1: name must be a non-empty string, but is a number"),
+    (hook(OK, name='name = "a b"'), "hook a b: 'a b' is not a valid hook name"),
     (hook(OK, action=""), "hook tell: action is missing"),
-    (hook(OK, action='action = "comand"'), "there is no action 'comand'. did you mean command"),
+    (hook(OK, action='action = "comand"'), "unknown action 'comand'. did you mean command"),
     (
         hook(OK, action='action = "xyz"'),
         "actions: audit, command, compact, notify, python, replicate, webhook",
     ),
     (hook(), "hook tell: command is missing"),
-    (hook('command = "rm -rf /"'), "hook tell: command must be a list of texts, .* but is a text"),
-    (hook("command = [1]"), "hook tell: command must be a list of texts"),
+    (hook('command = "rm -rf /"'), "hook tell: command must be a list of strings, .* but is a string"),
+    (hook("command = [1]"), "hook tell: command must be a list of strings"),
     (hook("command = []"), "hook tell: a command needs a program"),
-    (hook(OK, "timeout_seconds = '3'"), "hook tell: timeout_seconds must be a number, but is a text"),
-    (hook(OK, "timeout_seconds = true"), "timeout_seconds must be a number, but is a truth value"),
-    (hook(OK, "timeout_seconds = 0"), "hook tell: timeout_seconds must be a number above 0"),
-    (hook(OK, "time_out_seconds = 3"), "no field 'time_out_seconds'. did you mean timeout_seconds"),
-    (hook(OK, "after = 'x'"), "hook tell: after must be a list of texts"),
-    (hook(OK, "after = ['x']"), "hook tell is to run after x, which is no hook"),
+    (hook(OK, "timeout_seconds = '3'"), "hook tell: timeout_seconds must be a number, but is a string"),
+    (hook(OK, "timeout_seconds = true"), "timeout_seconds must be a number, but is a boolean"),
+    (hook(OK, "timeout_seconds = 0"), "hook tell: timeout_seconds must be above 0"),
+    (hook(OK, "time_out_seconds = 3"), "unknown field 'time_out_seconds'. did you mean timeout_seconds"),
+    (hook(OK, "after = 'x'"), "hook tell: after must be a list of strings"),
+    (hook(OK, "after = ['x']"), "hook tell must run after x, which is not a hook"),
     (hook(OK, "after = ['tell']"), "hooks wait for each other: tell -> tell"),
-    (hook(OK) + "\n" + hook(OK), "two hooks are called tell"),
+    (hook(OK) + "\n" + hook(OK), "two hooks have the name tell"),
     (hook(OK, "when = 'x'"), "hook tell: when must be a table"),
-    (hook(OK, "when.tables = 'a.b'"), "hook tell, when: tables must be a list of texts"),
+    (hook(OK, "when.tables = 'a.b'"), "hook tell, when: tables must be a list of strings"),
     (hook(OK, "when.tables = ['orders']"), "hook tell: 'orders' is not a table name"),
     (hook(OK, "when.kinds = ['apend']"), "hook tell: 'apend' is not a kind of commit. did you mean append"),
-    (hook(OK, "when.kind = ['append']"), "hook tell, when: there is no field 'kind'. did you mean kinds"),
-    (hook(OK, "retry.attempts = 0"), "hook tell: a retry policy needs a whole number of attempts"),
-    (hook(OK, "retry.attempts = 1.5"), "hook tell, retry: attempts must be a whole number"),
+    (hook(OK, "when.kind = ['append']"), "hook tell, when: unknown field 'kind'. did you mean kinds"),
+    (hook(OK, "retry.attempts = 0"), "hook tell: attempts of a retry policy must be a positive integer"),
+    (hook(OK, "retry.attempts = 1.5"), "hook tell, retry: attempts must be an integer"),
     (hook(OK, "retry.base_seconds = -1"), "hook tell: base of a retry policy must not be negative"),
-    (hook(OK, "retry.total_seconds = nan"), "total_seconds cannot be nan"),
-    (hook(OK, "retry.total_seconds = 1e300"), "total_seconds cannot be 1e.300"),
-    (hook(OK, "retry.tries = 3"), "hook tell, retry: there is no field 'tries'"),
-    (hook("url = 'x'", action="action = 'webhook'"), "hook tell: the URL of a webhook is not one"),
+    (hook(OK, "retry.total_seconds = nan"), "total_seconds must be a valid number of seconds, but is nan"),
+    (
+        hook(OK, "retry.total_seconds = 1e300"),
+        "total_seconds must be a valid number of seconds, but is 1e.300",
+    ),
+    (hook(OK, "retry.tries = 3"), "hook tell, retry: unknown field 'tries'"),
+    (
+        hook("url = 'x'", action="action = 'webhook'"),
+        "hook tell: the url of the webhook must begin with http",
+    ),
     (
         hook("url = 'https://h'", "key = 'hunter2'", action="action = 'webhook'"),
-        "no field 'key'. did you mean key_env",
+        "unknown field 'key'. did you mean key_env",
     ),
-    (hook("file = 'x'", "stream = 'stdout'", action="action = 'notify'"), "hook tell: a file and a stream"),
-    (hook("file = ''", action="action = 'audit'"), "hook tell: file must be a text, but is empty"),
+    (
+        hook("file = 'x'", "stream = 'stdout'", action="action = 'notify'"),
+        "hook tell: file and stream cannot be combined",
+    ),
+    (
+        hook("file = ''", action="action = 'audit'"),
+        "hook tell: file must be a non-empty string, but is empty",
+    ),
     (hook(action="action = 'replicate'"), "hook tell: target is missing"),
-    (hook("target = 'nope://x'", action="action = 'replicate'"), "no storage is known for nope://"),
+    (hook("target = 'nope://x'", action="action = 'replicate'"), "the scheme nope:// is not supported"),
     (hook("target = 's3://b/x'", "options = 3", action="action = 'replicate'"), "options must be a table"),
     (
         hook("target = 's3://b/x'", "options.secret_access_key = 'hunter2'", action="action = 'replicate'"),
-        "hook tell: the option secret_access_key says that its value is a credential",
+        "hook tell: the option secret_access_key looks like a credential",
     ),
     (hook("function = 'print'", action="action = 'python'"), "package.module:name"),
-    (hook("function = 'no_such_module:f'", action="action = 'python'"), "cannot be loaded: ModuleNotFound"),
-    (hook("function = 'os:no_such'", action="action = 'python'"), "cannot be loaded: AttributeError"),
-    (hook("function = 'os:sep'", action="action = 'python'"), "hook tell: a str cannot be called"),
+    (
+        hook("function = 'no_such_module:f'", action="action = 'python'"),
+        "cannot load no_such_module:f: ModuleNotFound",
+    ),
+    (hook("function = 'os:no_such'", action="action = 'python'"), "cannot load os:no_such: AttributeError"),
+    (
+        hook("function = 'os:sep'", action="action = 'python'"),
+        "hook tell: function must be callable, but is a str",
+    ),
 ]
 
 
@@ -157,10 +175,10 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         load(tmp_path)
     file = tmp_path / "latin.toml"
     file.write_bytes(b"name = '\xff'")
-    with pytest.raises(hg.InvalidInputError, match="is not TOML"):
+    with pytest.raises(hg.InvalidInputError, match="is not valid TOML"):
         load(file)
     for wrong in ("", None, "a\0b"):
-        with pytest.raises(hg.InvalidInputError, match="is not the name of a file"):
+        with pytest.raises(hg.InvalidInputError, match="is not a file name"):
             load(wrong)  # type: ignore[arg-type]
 
 
@@ -175,13 +193,13 @@ def lake(tmp_path: Path) -> hg.Lake:
 def refused(path: Path | str) -> str:
     with pytest.raises(hg.InvalidInputError) as caught:
         load(path)
-    assert "hooks are never read from a lake" in str(caught.value)
+    assert "Headgate never reads hooks from a lake" in str(caught.value)
     return str(caught.value)
 
 
 def test_a_file_in_a_lake_is_refused(lake: hg.Lake) -> None:
     inside = Path(lake.place)
-    assert f"is in the lake {lake.place}" in refused(written(inside, WHOLE))
+    assert f"is inside the lake {lake.place}" in refused(written(inside, WHOLE))
     deep = inside / "data" / "a"
     deep.mkdir(parents=True)
     refused(written(deep, WHOLE))
@@ -228,7 +246,32 @@ def test_register_knows_the_lake_also_if_nothing_in_it_says_that_it_is_one(
     file = written(Path(lake.place), WHOLE)
     (Path(lake.place) / "headgate.json").unlink()
     (Path(lake.place) / "control" / "log").rename(tmp_path / "log")
-    with pytest.raises(hg.InvalidInputError, match="never read from a lake"):
+    with pytest.raises(hg.InvalidInputError, match="never reads hooks from a lake"):
         register(lake, file)
     register(lake, written(tmp_path, WHOLE))
     assert [hook.name for hook in lake.hooks] == ["post", "log", "audit", "tell", "call"]
+
+
+def test_all_conditions_can_be_written(tmp_path: Path) -> None:
+    file = tmp_path / "headgate.toml"
+    file.write_text(
+        """
+[[hooks]]
+name = "a"
+action = "notify"
+file = "x"
+concurrent = true
+wait_seconds = 5
+when.min_rows = 1000
+when.paths = ["/sales/orders/day=*"]
+when.users = ["etl"]
+when.apps = ["loader-*"]
+"""
+    )
+    (hook,) = hg.hooks.load(file)
+    assert hook.when == When((), (), 1000, ("/sales/orders/day=*",), ("etl",), ("loader-*",))
+    assert (hook.concurrent, hook.wait.total_seconds()) == (True, 5)
+    for wrong in ('when.min_rows = "many"', "when.min_rows = -1", 'when.paths = ["sales"]', "concurrent = 1"):
+        file.write_text(f'[[hooks]]\nname = "a"\naction = "notify"\nfile = "x"\n{wrong}\n')
+        with pytest.raises(hg.InvalidInputError, match="hook a"):
+            hg.hooks.load(file)

@@ -17,13 +17,13 @@ import pytest
 import headgate as hg
 from headgate.errors import NotFoundError
 from headgate.storage.capabilities import Store
-from headgate.storage.counting import counted
-from headgate.storage.faulty import Fault, SplitListing, faulty, refuse
-from headgate.storage.intercept import without_atomic_operations
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Put
-from headgate.testing.s3 import S3Server
+from headgate.testing.faulty import Fault, SplitListing, faulty, refuse
+from headgate.testing.inspector import Inspector
+from headgate.testing.intercept import counted, without_atomic_operations
+from tests.servers.s3 import S3Server
 from tests.steward.crashes import OneByOne, copied, deaths
 from tests.steward.shop import Scene, fill, fingerprint, make, orders
 
@@ -316,5 +316,5 @@ def test_position_files_of_changes_on_write_are_needed() -> None:
     table = lake.create_table("a.b", "id BIGINT", properties=properties)
     table.append(pa.table({"id": [1, 2, 3]}))
     table.delete("id = 2")
-    assert any("-positions-" in key for key in lake._driver.keys("data/"))
+    assert any("-positions-" in key for key in Inspector(lake).keys("data/"))
     assert lake.fsck(deep=True).findings == ()

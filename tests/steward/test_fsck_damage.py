@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import fastavro
@@ -14,15 +15,17 @@ import pytest
 
 import headgate as hg
 from headgate.core.fsck.kinds import KINDS
-from headgate.iceberg.avro import decode_manifest_list, encode_manifest_list
-from headgate.iceberg.positions import Positions, decode_positions, encode_positions
+from headgate.iceberg.format.avro import decode_manifest_list, encode_manifest_list
+from headgate.iceberg.format.positions import Positions, decode_positions, encode_positions
 from headgate.model.fsck import Severity
 from headgate.model.identifiers import Version
+from headgate.model.record import TagChange
 from headgate.model.state import LakeState
-from headgate.storage.faulty import Fault, faulty, refuse
-from headgate.storage.intercept import without_atomic_operations
 from headgate.storage.local import LocalStore
 from headgate.storage.requests import Get
+from headgate.testing.faulty import Fault, faulty, refuse
+from headgate.testing.intercept import without_atomic_operations
+from tests.maintenance.aging import AgingHost, Clock
 from tests.steward.shop import Scene, cut, edit, make
 
 Breaking = Callable[[Scene], object]
@@ -214,7 +217,15 @@ def other_rows(scene: Scene) -> None:
     small = sink.getvalue().to_pybytes()
     missing = path.stat().st_size - len(small)
     assert missing >= 0
-    path.write_bytes(small[:4] + b"\0" * missing + small[4:])
+    footer = len(small) - int.from_bytes(small[-8:-4], "little") - 8
+    path.write_bytes(small[:footer] + b"\0" * missing + small[footer:])
+
+
+def garble_pages(path: Path) -> None:
+    """Other bytes in the first half of the file, which contains pages; its footer stays as it is."""
+    data = path.read_bytes()
+    half = len(data) // 2
+    path.write_bytes(data[:4] + bytes(byte ^ 0xFF for byte in data[4:half]) + data[half:])
 
 
 def garble_footer(path: Path) -> None:
@@ -264,9 +275,15 @@ def lose_published(scene: Scene) -> None:
     (scene.hint().parent / f"v{version}.metadata.json").unlink()
 
 
+def publish_the_future(scene: Scene) -> None:
+    """As if `control/` had been restored from a backup that is one version old."""
+    (scene.hint().parent / f"v{scene.head + 1}.metadata.json").write_bytes(scene.metadata().read_bytes())
+
+
 def commit_wrong_tag(scene: Scene) -> None:
     with hg.Lake.open(scene.root).transaction() as tx:
-        tx.set_tag("soon", 999)
+        # As older releases did, which took any number.
+        tx._work.noted = replace(tx._work.noted, tags=TagChange({"soon": Version(999)}))
 
 
 def plan_for_nothing(scene: Scene) -> None:
@@ -333,6 +350,7 @@ DAMAGE: list[tuple[str, Breaking, str]] = [
     ("hint garbled", hint("soon"), "hint-unreadable"),
     ("hint of another table", hint("2"), "hint-wrong"),
     ("published file gone", lose_published, "published-missing"),
+    ("published file of the future", publish_the_future, "published-beyond"),
     ("tag of the future", commit_wrong_tag, "tag-wrong"),
     ("plan for no file", plan_for_nothing, "plan-without-inputs"),
 ]
@@ -340,6 +358,7 @@ DAMAGE: list[tuple[str, Breaking, str]] = [
 DEEP_DAMAGE: list[tuple[str, Breaking, str]] = [
     ("footer garbled", lambda s: garble_footer(s.data_file()), "file-unreadable"),
     ("footer of a delete file", lambda s: garble_footer(s.delete_file()), "file-unreadable"),
+    ("pages garbled", lambda s: garble_pages(s.data_file()), "file-unreadable"),
     ("other rows", other_rows, "file-rows"),
     ("delete in a missing file", delete_in_a_missing_file, "delete-differs"),
     ("delete beyond the end", delete_beyond_the_end, "delete-differs"),
@@ -354,7 +373,7 @@ DEEP_DAMAGE: list[tuple[str, Breaking, str]] = [
 
 
 def old_metadata(scene: Scene) -> Path:
-    return next(scene.root.glob(f"data/shop/orders/metadata/{4:020d}-*.metadata.json"))
+    return next(scene.root.glob(f"data/shop/orders/attempts/{4:020d}-*.metadata.json"))
 
 
 def names(cases: list[tuple[str, Breaking, str]]) -> list[str]:
@@ -442,6 +461,17 @@ def leave(key: str, data: bytes = b"left") -> Breaking:
 
 TXID = "0" * 32
 
+
+def commit_ahead(scene: Scene) -> None:
+    ahead = AgingHost(Clock(timedelta(days=500 * 365)))
+    hg.Lake.open(scene.root, host=ahead).set_properties({"clock": "ahead"})
+
+
+def commit_ahead_and_after(scene: Scene) -> None:
+    commit_ahead(scene)
+    hg.Lake.open(scene.root).set_properties({"clock": "right"})
+
+
 NOTES: list[tuple[str, Breaking, str]] = [
     ("headgate.json gone", lambda s: (s.root / "headgate.json").unlink(), "identity-not-copied"),
     ("temporary object", leave(f"control/log/.{TXID}-{9:020d}.tmp"), "log-leftovers"),
@@ -450,6 +480,8 @@ NOTES: list[tuple[str, Breaking, str]] = [
     ("foreign object in the log", leave("control/log/README"), "log-leftovers"),
     ("foreign object beside entries", leave("control/txn/README"), "control-stray"),
     ("foreign object in the timeline", leave("control/timeline/README"), "control-stray"),
+    ("clock ahead", commit_ahead, "clock-ahead"),
+    ("time set back", commit_ahead_and_after, "clock-set-back"),
     ("checkpoint gone", lambda s: s.checkpoint(8).unlink(), "checkpoint-missing"),
     ("entry above the mark", unmark, "entry-due"),
     ("outbox that is done", finish_hooks_but_not_the_outbox, "outbox-done"),
@@ -475,7 +507,7 @@ def test_unreferenced_files_are_counted_with_their_bytes(scene: Scene) -> None:
     leave(f"data/shop/orders/data/L0-{TXID}/x.parquet", b"12345")(scene)
     leave(f"data/shop/orders/metadata/{9:020d}-{TXID}.metadata.json", b"123")(scene)
     (note,) = scene.fsck().notes
-    assert note.problem.startswith("2 files with 8 bytes")
+    assert note.problem.startswith("no version needs 2 files with 8 bytes")
 
 
 # --- going on ----------------------------------------------------------------------------------------------
@@ -517,6 +549,13 @@ def test_what_the_storage_does_not_give_is_told(wanted: str, scene: Scene) -> No
     store, _ = faulty(plain, Fault(lambda request: request == Get(key), refuse, times=None))
     found = {one.where for one in hg.fsck(store).damage if one.kind == "object-unreadable"}
     assert found == {key}
+
+
+def test_a_failing_storage_does_not_make_a_data_file_look_damaged(scene: Scene) -> None:
+    key = str(scene.data_file().relative_to(scene.root))
+    store, _ = faulty(LocalStore(scene.root), Fault(lambda request: request == Get(key), refuse, times=None))
+    (found,) = hg.fsck(store, deep=True).damage
+    assert (found.kind, found.where) == ("object-unreadable", key)
 
 
 def test_many_things_at_once(scene: Scene) -> None:

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
-from headgate.core.prometheus import prometheus_text
+from headgate.core.history.metrics import prometheus_text
 from headgate.errors import ConflictError
 from headgate.model.commit_event import CommitEvent
 from headgate.model.metrics import HookTotals, Metrics
 from headgate.steward.hooks.hook import Hook
-from headgate.storage.counting import counted
 from headgate.storage.memory import MemoryStore
+from headgate.testing.intercept import counted
 from tests.cli.program import run
 from tests.steward.test_crash_sweep import Told, rows
 
@@ -92,8 +92,8 @@ def test_prometheus_reads_the_text() -> None:
 def test_a_child_counts_its_own(tmp_path: Path) -> None:
     lake = hg.Lake.init(tmp_path / "lake")
     lake.set_properties({"a": "1"})
-    lake._steward.ledger.after_fork()
-    lake._driver.meter.after_fork()
+    lake._handle.steward.ledger.after_fork()
+    lake._handle.driver.meter.after_fork()
     assert lake.metrics() == Metrics()
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import headgate as hg
-from headgate.commit.layout import ENTRIES, RECOVERED, entry_key
 from headgate.errors import CorruptLakeError
+from headgate.log.layout import ENTRIES, RECOVERED, entry_key
 from headgate.model.identifiers import Version
-from headgate.storage.faulty import Fault, faulty, refuse
 from headgate.storage.local import LocalStore
 from headgate.storage.requests import Delete, Put
+from headgate.testing.faulty import Fault, faulty, refuse
 from tests.steward.shop import Scene, cut, edit, fill, make, orders
 
 DERIVED = ("control/txn", "control/checkpoint", "control/outbox")

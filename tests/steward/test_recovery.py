@@ -7,19 +7,21 @@ from datetime import timedelta
 import pytest
 
 import headgate as hg
-from headgate.changes import TableChange
-from headgate.core.recovery_plan import RecoveryPlan, Seen, plan_recovery
-from headgate.core.retry import RetryPolicy
+from headgate.core.conflict.retry import RetryPolicy
+from headgate.core.input.arguments import found_table
+from headgate.core.plans.recovery import RecoveryPlan, Seen, plan_recovery
+from headgate.log.layout import RECOVERED
 from headgate.model.announcement import Intent
 from headgate.model.commit_event import CommitEvent
 from headgate.model.control_entry import HookState
 from headgate.model.identifiers import Version
 from headgate.steward.hooks.hook import Hook
 from headgate.storage.capabilities import Store
-from headgate.storage.counting import Tally, counted
-from headgate.storage.intercept import Proceed, intercepted
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Create, Request
+from headgate.testing.inspector import Inspector
+from headgate.testing.intercept import Proceed, Tally, counted, intercepted
+from headgate.transaction.changes import TableChange
 from tests.compactions import compact_files
 from tests.steward.shop import Refusing
 from tests.steward.test_crash_sweep import Told, require_whole, rows, unfinished
@@ -93,6 +95,7 @@ def test_a_gap_near_the_end_of_ten_thousand_versions_costs_what_the_gap_costs() 
             lake.set_properties({"n": str(number)})
         for missing in (versions - 1, versions - 4, versions - 7):
             store.delete(entry_key(missing))
+        Inspector(lake).entries.set_recovered(Version(versions - 10))  # as the boundary before left it
         costs[versions] = recovery_cost(store, tally)
         assert costs[versions].pop("entries") == 3
     assert costs[100] == costs[10_000]
@@ -124,7 +127,7 @@ def test_writers_make_up_for_others_when_they_pass_a_boundary() -> None:
     assert entry is not None and entry.recovered
     assert [hook.state for hook in entry.hooks] == [HookState.PENDING]
     assert [hook.version for hook in other.open_hooks()] == [3]
-    assert other.recover().looked_from == 4
+    assert other.recover().looked_from == 8
 
 
 def test_a_plan_that_nobody_carries_out_is_given_up() -> None:
@@ -150,7 +153,7 @@ def test_a_plan_in_work_is_left_alone() -> None:
         plan = tx.plan("compaction", "a.b", files, ["/a/b"])
     working = lake.transaction()
     working.complete(plan)
-    ref = lake._table_ref("a.b")
+    ref = found_table(lake._handle.refresh(), "a.b")
     working.announce(Intent("compaction", "a.b", ref.uuid), TableChange("a.b", base=ref))
     compact_files(working, "a.b", files)
     assert lake.recover(patience=timedelta(0)).cancelled_plans == ()
@@ -166,13 +169,13 @@ def test_a_backlog_of_entries_shrinks_with_every_window() -> None:
     for number in range(1, 40):
         store.delete(entry_key(number))
     store.put("control/txn/recovered.json", b'{"version":0}')
-    assert lake._steward.entries.recovered() == Version(0)
+    assert Inspector(lake).entries.read_recovered() == Version(0)
     marks = []
     for number in range(40, 61):
         lake.set_properties({"n": str(number)})
-        marks.append(lake._steward.entries.recovered().number)
-    assert sorted(set(marks)) == [16, 32, 44, 48, 52, 56]
-    assert all(lake.control(number) is not None for number in range(1, 57))
+        marks.append(Inspector(lake).entries.read_recovered().number)
+    assert sorted(set(marks)) == [16, 32, 48, 52, 56, 60]
+    assert all(lake.control(number) is not None for number in range(1, 61))
 
 
 def test_the_checkpoint_of_a_boundary_is_made_up_for_too() -> None:
@@ -184,7 +187,7 @@ def test_the_checkpoint_of_a_boundary_is_made_up_for_too() -> None:
     kept = store.get(f"control/checkpoint/{4:020d}.json")
     for number in range(4, 8):
         store.delete(entry_key(number))
-    for key in (f"control/checkpoint/{4:020d}.json", "control/checkpoint/last.json"):
+    for key in (f"control/checkpoint/{4:020d}.json", "control/checkpoint/last.json", RECOVERED):
         store.delete(key)
     other = hg.Lake.open(store)
     for number in range(8, 13):
@@ -200,7 +203,7 @@ def test_a_broken_table_does_not_keep_the_rest_from_being_recovered() -> None:
     lake = hg.Lake.open(store, hooks=[Hook("told", told)])
     lake.table("a.c").append(rows(5))
     store.delete(entry_key(11))
-    store.delete(lake._table_ref("a.b").metadata)
+    store.delete(found_table(lake._handle.refresh(), "a.b").metadata)
     lake = hg.Lake.open(store, hooks=[Hook("told", told)])
     report = lake.recover()
     assert report.published == ("a.c",)

@@ -12,11 +12,11 @@ import pytest
 
 import headgate as hg
 from headgate.errors import InvalidInputError
-from headgate.host import SystemHost
 from headgate.model.commit_event import CommitEvent
 from headgate.model.control_entry import HookRun, HookState
 from headgate.steward.hooks.hook import Hook
 from headgate.steward.hooks.runner import MAX_ERROR, HookRunner
+from headgate.system.host import SystemHost
 
 EVENT = CommitEvent("lake-1", "lake", "/lake", 1, "tx", "commit")
 
@@ -160,11 +160,11 @@ def test_registering_refuses_what_could_not_run() -> None:
     runner = HookRunner(Clock(), [Hook("a", Scripted())])
     with pytest.raises(InvalidInputError, match="two hooks"):
         runner.with_hook(Hook("a", Scripted()))
-    with pytest.raises(InvalidInputError, match="is no hook"):
+    with pytest.raises(InvalidInputError, match="is not a hook"):
         runner.with_hook(Hook("b", Scripted(), after=["c"]))
     with pytest.raises(InvalidInputError, match="wait for each other"):
         HookRunner(Clock(), [Hook("a", Scripted(), after=["b"]), Hook("b", Scripted(), after=["a"])])
-    with pytest.raises(InvalidInputError, match="is not a hook"):
+    with pytest.raises(InvalidInputError, match="must be Hook objects"):
         HookRunner(Clock(), [print])  # type: ignore[list-item]
     assert [hook.name for hook in runner.with_hook(Hook("b", Scripted(), after=["a"])).hooks] == ["a", "b"]
 
@@ -174,9 +174,9 @@ def test_registering_refuses_what_could_not_run() -> None:
     [
         ({"action": sys.exit}, "is not an action"),
         ({"action": Scripted}, "the class Scripted is not an action"),
-        ({"after": "b"}, "not one"),
-        ({"after": [3]}, "non-empty texts"),
-        ({"when": {"tables": []}}, "when takes a When"),
+        ({"after": "b"}, "not a string"),
+        ({"after": [3]}, "non-empty strings"),
+        ({"when": {"tables": []}}, "when must be a When"),
         ({"retry": 3}, "retry a RetryPolicy"),
     ],
 )

@@ -15,7 +15,7 @@ import pytest
 
 import headgate as hg
 from headgate import hooks
-from headgate.core.retry import RetryPolicy
+from headgate.core.conflict.retry import RetryPolicy
 from headgate.hooks import Command, Hook, Notify, Python, Replicate, Webhook
 from headgate.storage.local import LocalStore
 from tests.cli.program import run

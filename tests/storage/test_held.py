@@ -136,15 +136,16 @@ def test_the_root_is_never_made_again(
     """It goes between the look and the write."""
     real = os.open
 
-    def opened(path: Path, flags: int, mode: int = 0o777) -> int:
+    def opened(path: Path, flags: int, mode: int = 0o777, **where: Any) -> int:
         if (tmp_path / "lake").exists():
             (tmp_path / "lake").rename(tmp_path / "elsewhere")
-        return real(path, flags, mode)
+        return real(path, flags, mode, **where)
 
     monkeypatch.setattr(os, "open", opened)
-    with pytest.raises(StorageRefusedError, match="is gone"):
+    with pytest.raises(StorageRefusedError, match="was removed"):
         holding.put("a/b", b"2")
     assert not (tmp_path / "lake").exists()
+    assert files(tmp_path / "elsewhere") == ["a/b", "held"]
 
 
 def test_there_is_nothing_to_hold(store: LocalStore, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore as ObstoreMemory
 
 from headgate.errors import InvalidInputError
-from headgate.storage.keys import checked_key, checked_prefix
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.object import ObjectStore
+from headgate.storage.requests import checked_key, checked_prefix
 from headgate.testing.contracts import KEYS_OUTSIDE, ODD_KEYS, all_keys
 
 HARMLESS = "ab.-_ %+=~ü日😀"

@@ -89,7 +89,7 @@ def test_a_process_that_dies_before_the_step_that_counts_changes_nothing(
     for step, call in (("link", "put_if_absent('a/created', b'new')"), ("replace", "put('a/put', b'new')")):
         script = (
             "import os, pathlib; from headgate.storage.local import LocalStore\n"
-            f"os.{step} = lambda *_: os._exit(9)\n"
+            f"os.{step} = lambda *_, **__: os._exit(9)\n"
             f"LocalStore(pathlib.Path({str(tmp_path / 'lake')!r})).{call}"
         )
         assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 9
@@ -140,13 +140,13 @@ def recorded_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         steps.append("sync directory" if is_directory(descriptor) else "sync file")
         real_fsync(descriptor)
 
-    def link(source: Path, target: Path) -> None:
+    def link(source: str, target: str, **where: Any) -> None:
         steps.append("link")
-        real_link(source, target)
+        real_link(source, target, **where)
 
-    def replace(source: Path, target: Path) -> None:
+    def replace(source: str, target: str, **where: Any) -> None:
         steps.append("replace")
-        real_replace(source, target)
+        real_replace(source, target, **where)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "link", link)
@@ -380,7 +380,7 @@ def test_a_read_only_disk_refuses_writes_and_serves_reads(tiny_disk: Path) -> No
     for write in writes:
         with pytest.raises(StorageRefusedError, match="Read-only file system") as raised:
             write()
-        assert raised.value.next_step == "mount the file system writable, or choose another place"
+        assert raised.value.next_step == "mount the file system writable, or choose another location"
     assert store.get("a/key") == b"old"
     assert all_keys(store) == ["a/key"]
 
@@ -423,13 +423,13 @@ def test_a_directory_in_the_way_is_a_refusal_not_an_object(store: LocalStore) ->
 
 def on_reading(monkeypatch: pytest.MonkeyPatch, directory: Path, act: Callable[[], None]) -> None:
     """`act` happens once, at the moment when `directory` is about to be read."""
-    real = os.scandir
+    real, wanted = os.scandir, directory.stat()
     pending = [act]
 
-    def scandir(path: Path) -> Any:
-        if Path(path) == directory and pending:
+    def scandir(opened: int) -> Any:
+        if os.path.samestat(os.fstat(opened), wanted) and pending:
             pending.pop()()
-        return real(path)
+        return real(opened)
 
     monkeypatch.setattr(os, "scandir", scandir)
 
@@ -474,9 +474,11 @@ def test_directories_are_read_in_key_order(
     read: list[str] = []
     real = os.scandir
 
-    def scandir(path: Path) -> Any:
-        read.append(Path(path).name)
-        return real(path)
+    names = {(tmp_path / "lake" / name).stat().st_ino: name for name in ("b", "a", "a-b", "a.b", "a0")}
+
+    def scandir(opened: int) -> Any:
+        read.append(names.get(os.fstat(opened).st_ino, "lake"))
+        return real(opened)
 
     monkeypatch.setattr(os, "scandir", scandir)
     store.list_page("")

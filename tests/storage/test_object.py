@@ -28,7 +28,7 @@ from headgate.errors import (
 from headgate.storage.capabilities import Page, Tail
 from headgate.storage.location import open_store
 from headgate.storage.object import ERRORS, ObjectStore, storage_error
-from headgate.testing.s3 import S3Server
+from tests.servers.s3 import S3Server
 from tests.storage.scripted_server import Reply, ScriptedServer, s3_error
 
 ACCESS_KEY = "AKIAEXAMPLEEXAMPLE12"

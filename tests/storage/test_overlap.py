@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headgate.storage.local import LocalStore
+from headgate.storage.location import overlap
 from headgate.storage.memory import MemoryStore
-from headgate.storage.overlap import overlap
 
 
 class At(MemoryStore):

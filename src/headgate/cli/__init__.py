@@ -1,4 +1,4 @@
-"""The command line: renders what the public objects return. No decisions are made here."""
+"""The command line: renders what the public objects return, and decides nothing."""
 
 from headgate.cli import (
     checking,
@@ -10,7 +10,8 @@ from headgate.cli import (
     retention,
     stewardship,
 )  # their commands join those of the app
-from headgate.cli.app import main
+from headgate.cli.app import app, main
+from headgate.cli.options import unwrap_help
 
 __all__ = [
     "checking",
@@ -23,3 +24,6 @@ __all__ = [
     "retention",
     "stewardship",
 ]
+
+for _group in (app, stewardship.hooks):
+    unwrap_help(_group)

@@ -12,13 +12,12 @@ import typer
 from headgate.cli import output
 from headgate.cli.app import app
 from headgate.cli.engine import engine
-from headgate.cli.examples import examples
 from headgate.cli.failure import reported
-from headgate.cli.options import AsJson, Config, Place, StoreOptions, TableName, open_with_hooks
+from headgate.cli.options import AsJson, Config, Place, StoreOptions, TableName, examples, open_with_hooks
 from headgate.cli.progress import rewriting
 
 if TYPE_CHECKING:
-    from headgate.model.clustering import ClusteringReport
+    from headgate.model.reports import ClusteringReport
 
 
 @app.command(
@@ -34,33 +33,35 @@ def cluster(
         list[str],
         typer.Option(
             metavar="COLUMNS",
-            help="The columns that queries select by, as customer,ts. Can be given several times.",
+            help="The columns that queries filter by, such as customer,ts. Can be given several times.",
         ),
     ],
     zorder: Annotated[
         bool,
         typer.Option(
             "--zorder",
-            help="Keep rows near to each other in all of 2 to 8 columns, instead of sorting by one after the "
-            "other: for queries that select by any of them.",
+            help="Cluster along a Z-order curve of 2 to 8 columns instead of sorting by one after the other: "
+            "for queries that filter by any of them.",
         ),
     ] = False,
     where: Annotated[
         str | None,
-        typer.Option(metavar="PREDICATE", help="Only paths that can hold rows which it selects."),
+        typer.Option(metavar="PREDICATE", help="Cluster only paths that can contain matching rows."),
     ] = None,
     spark: Annotated[
-        bool, typer.Option(help="With Spark, or without a JVM: for paths that fit into memory.")
+        bool,
+        typer.Option(help="Rewrite files with Spark, or (for paths that fit into memory) without a JVM."),
     ] = True,
     config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Write the files of a table anew so that reads by some columns open few of them. No row changes.
+    """Cluster a table so that queries filtering by the given columns open fewer files.
 
-    Each path is clustered within its complete windows of versions; younger files are left to a later call,
-    and what is so clustered already is not done again. Appends go on meanwhile. Changes of rows in these
-    files are refused, or, with the property clustering.allow_updates = true, win and end the clustering.
+    No row changes. Each path is clustered within its complete windows of versions. Newer files are left to a
+    later run, and files that are already clustered this way are skipped. Appends continue meanwhile. Changes
+    to rows in these files are rejected. With the property clustering.allow_updates = true, such changes win
+    and end the clustering.
     """
     with reported(as_json=json):
         names = [name.strip() for given in by for name in given.split(",") if name.strip()]
@@ -82,7 +83,7 @@ def cluster(
 def _lines(report: ClusteringReport) -> Iterator[str]:
     how = f"{'in Z-order of' if report.zorder else 'by'} {', '.join(report.by)}"
     if report.changed:
-        dropped = f", {report.rows_dropped:,} deleted ones dropped" if report.rows_dropped else ""
+        dropped = f", {report.rows_dropped:,} deleted rows dropped" if report.rows_dropped else ""
         yield (
             f"clustered {report.table} {how}: {report.files_in:,} files became {report.files_out:,}, "
             f"{report.rows:,} rows{dropped} (versions {', '.join(map(str, report.versions))})"
@@ -90,11 +91,11 @@ def _lines(report: ClusteringReport) -> Iterator[str]:
     else:
         yield f"nothing to cluster in {report.table}"
     if report.files_clustered:
-        yield f"{report.files_clustered:,} files are clustered {how} already"
+        yield f"{report.files_clustered:,} files are already clustered {how}"
     if report.files_pending:
-        yield f"{report.files_pending:,} files are left: another table service is about to rewrite them"
+        yield f"{report.files_pending:,} files are skipped: another table service is about to rewrite them"
     if report.files_recent:
         yield (
-            f"{report.files_recent:,} files are left: their window of versions is complete at version "
+            f"{report.files_recent:,} files are skipped: their window of versions is complete at version "
             f"{report.complete_at}"
         )

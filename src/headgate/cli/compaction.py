@@ -1,4 +1,4 @@
-"""The command of the table services: compact."""
+"""The command that compacts tables: compact."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ import typer
 from headgate.cli import output
 from headgate.cli.app import app
 from headgate.cli.engine import engine
-from headgate.cli.examples import examples
 from headgate.cli.failure import reported
-from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_with_hooks
+from headgate.cli.options import AsJson, Config, Place, StoreOptions, examples, open_with_hooks
 from headgate.cli.progress import rewriting
 from headgate.cli.streams import INTERRUPTED
 from headgate.errors import ConflictError, InvalidInputError, StorageError
-from headgate.host import SYSTEM
+from headgate.system.host import SYSTEM
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.text import Text
     from rich.tree import Tree
 
+    from headgate.core.compaction.eligible import Group
     from headgate.core.compaction.outlook import PathOutlook, TableOutlook
-    from headgate.core.compaction.segments import Group
-    from headgate.lake import Lake
-    from headgate.model.compaction import CompactionReport
+    from headgate.lake.lake import Lake
+    from headgate.model.reports import CompactionReport
 
 USUAL_INTERVAL_SECONDS = 30.0
 
@@ -45,34 +44,41 @@ USUAL_INTERVAL_SECONDS = 30.0
 def compact(
     place: Place,
     table: Annotated[
-        str | None, typer.Argument(metavar="[TABLE]", help="A table, as sales.orders; all without it.")
+        str | None,
+        typer.Argument(metavar="[TABLE]", help="A table, such as sales.orders; without it, all tables."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what lies where and what is due, and change nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Show the files per level and what is ready to compact. Changes nothing."
+        ),
     ] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on until Ctrl-C, with what becomes due.")
+        bool, typer.Option("--watch", help="Keep compacting what becomes ready, until Ctrl-C.")
     ] = False,
     interval: Annotated[
         float | None,
-        typer.Option(min=0.1, metavar="SECONDS", help="How often to look with --watch; 30 if not given."),
+        typer.Option(min=0.1, metavar="SECONDS", help="How often --watch checks; 30 if not given."),
     ] = None,
     spark: Annotated[
-        bool, typer.Option("--spark", help="Rewrite files with Spark, or (the default) without a JVM.")
+        bool, typer.Option("--spark", help="Use Spark. The default is Arrow, without a JVM.")
     ] = False,
     config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Put small files together and apply row deletes, where that is due. No row changes; writers may go on.
+    """Merge small files and apply row deletes in tables that are ready to compact. Writers may keep running.
 
-    Any number of these may run at once: they share the work, and take over what others left when they died.
+    No row changes. Any number of compactions may run at once: they share the work, and take over the plans of
+    those that died.
     """
     with reported(as_json=json):
         if dry_run and (watch or spark):
-            raise InvalidInputError("--dry-run does nothing, so --watch and --spark do not go with it")
+            raise InvalidInputError(
+                "--dry-run cannot be combined with --watch or --spark", "leave --dry-run out"
+            )
         if interval is not None and not watch:
-            raise InvalidInputError("--interval says how often --watch looks", "add --watch")
+            raise InvalidInputError("--interval needs --watch", "add --watch")
         lake = open_with_hooks(place, option, config)
         if dry_run:
             _show(lake, table, json=json)
@@ -96,19 +102,19 @@ def _run(
     except KeyboardInterrupt as interrupt:
         left = getattr(interrupt, "left", None)
         if left is None and getattr(interrupt, "__notes__", None):
-            raise  # whether the last commit was decided is not known; the notes say how to find out
-        what = left or "no plan of it is pending"
+            raise  # the outcome of the last commit is unknown; the notes say how to find out
+        what = left or "it left no pending plan"
         sys.stderr.write(f"\nheadgate: stopped; {output.visible(what)}\n")
         raise SystemExit(INTERRUPTED) from interrupt
 
 
 def _watch(lake: Lake, table: str | None, spark: SparkSession | None, interval: float, *, json: bool) -> None:
-    """Compacts what is due, again and again. A storage that fails for a while does not end it."""
+    """Compacts what is ready, again and again. Keeps running while the storage fails temporarily."""
     while True:
         try:
             report = _compacted(lake, table, spark)
         except (StorageError, ConflictError) as error:
-            sys.stderr.write(f"headgate: {output.visible(error.problem)}; looking again\n")
+            sys.stderr.write(f"headgate: {output.visible(error.problem)}; trying again\n")
         else:
             if report.changed and json:
                 sys.stdout.write(json_text.dumps(asdict(report)) + "\n")
@@ -131,7 +137,7 @@ def _say(report: CompactionReport) -> None:
 def report_lines(report: CompactionReport) -> Iterator[str]:
     """What a compaction did, for people."""
     if not report.changed:
-        yield f"nothing is due at version {report.until}"
+        yield f"nothing is ready to compact at version {report.until}"
         return
     if report.completed:
         became = f"{output.count(report.files_out, 'file')} of {report.bytes_out:,} bytes"
@@ -150,7 +156,7 @@ def report_lines(report: CompactionReport) -> Iterator[str]:
         yield f"cancelled {plan}: {reason}"
 
 
-# --- what is due --------------------------------------------------------------------------------------------
+# --- what is ready ------------------------------------------------------------------------------------------
 
 
 def _show(lake: Lake, table: str | None, *, json: bool) -> None:
@@ -162,7 +168,7 @@ def _show(lake: Lake, table: str | None, *, json: bool) -> None:
         return
     version = tables[0].version if tables else lake.version
     due = sum(len(shown.due) for shown in tables)
-    tree = Tree(_text(f"/  version {version}, {output.count(due, 'group')} due"))
+    tree = Tree(_text(f"/  version {version}, {output.count(due, 'group')} ready"))
     for shown in tables:
         _add_table(tree, shown)
     output.console().print(tree)
@@ -189,7 +195,7 @@ def _add_path(branch: Tree, path: PathOutlook) -> None:
     for group in path.due:
         branch.add(
             _text(
-                f"due: level {group.window.level}, versions {group.window}: "
+                f"ready: level {group.window.level}, versions {group.window}: "
                 f"{output.count(len(group.segments), 'file')}, {group.size_bytes:,} bytes"
             )
         )

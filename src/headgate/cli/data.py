@@ -11,18 +11,20 @@ import typer
 from headgate.cli import output
 from headgate.cli.app import app
 from headgate.cli.engine import engine
-from headgate.cli.examples import examples
 from headgate.cli.failure import reported
-from headgate.cli.hook_output import tell_hook_failures
+from headgate.cli.hook_output import tell_warnings
 from headgate.cli.options import (
+    AllowMounts,
     AsJson,
     AtTag,
     AtTimestamp,
     AtVersion,
     Config,
+    MaxCellLines,
     Place,
     StoreOptions,
     TableName,
+    examples,
     open_at,
     open_with_hooks,
 )
@@ -31,13 +33,15 @@ from headgate.cli.row_format import SHOWN_ROWS, RowFormat, default_format
 from headgate.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from headgate.ingest.load import IngestOptions, IngestResult
-    from headgate.lake import Lake
-    from headgate.table import Table
+    from headgate.lake.ingest.load import IngestOptions, IngestResult
+    from headgate.lake.lake import Lake
+    from headgate.lake.table import Table
 
 Output = Annotated[
     RowFormat | None,
-    typer.Option("--output", help="How to print the rows: a table on a terminal, else CSV, unless you say."),
+    typer.Option(
+        "--output", help="How to print the rows; by default a table on a terminal, and CSV in a pipe."
+    ),
 ]
 
 
@@ -51,10 +55,13 @@ def ingest(
     place: Place,
     table: TableName,
     files: Annotated[
-        list[str], typer.Argument(metavar="FILES...", help="Files, or patterns such as 'a/*.csv'.")
+        list[str], typer.Argument(metavar="FILES...", help="Files or patterns such as 'a/*.csv'.")
     ],
     format: Annotated[
-        str | None, typer.Option(help="csv, json (lines), parquet or text; told by the ending if not given.")
+        str | None,
+        typer.Option(
+            help="csv, json (lines), parquet or text; inferred from the file extension if not given."
+        ),
     ] = None,
     partition_by: Annotated[
         list[str] | None,
@@ -67,36 +74,40 @@ def ingest(
     schema: Annotated[
         str | None,
         typer.Option(
-            metavar="DDL", help="The columns of a new table, as 'id BIGINT NOT NULL, ts TIMESTAMP'."
+            metavar="DDL", help="The columns of a new table, such as 'id BIGINT NOT NULL, ts TIMESTAMP'."
         ),
     ] = None,
     header: Annotated[bool, typer.Option(help="CSV: whether the first row names the columns.")] = True,
     delimiter: Annotated[
-        str | None, typer.Option(help="CSV: what separates values; a comma if not given.")
+        str | None, typer.Option(help="CSV: the separator of values; a comma if not given.")
     ] = None,
+    max_cell_lines: MaxCellLines = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace all rows of the table.")] = False,
     app_name: Annotated[
         str | None,
-        typer.Option("--app", help="With --batch: a batch that was loaded before is not loaded again."),
+        typer.Option("--app", help="An application name; with --batch, no batch is loaded twice."),
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=0, help="The number of the batch of --app.")] = None,
-    spark: Annotated[bool, typer.Option(help="Load with Spark, or (the default) without a JVM.")] = False,
+    batch: Annotated[int | None, typer.Option(min=0, help="The number of this batch of --app.")] = None,
+    spark: Annotated[bool, typer.Option(help="Use Spark. The default is Arrow, without a JVM.")] = False,
     config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Load CSV, JSON lines or Parquet files into a table, all in one version; the table is made if needed."""
+    """Load CSV, JSON lines, Parquet or text files into a table, in one version.
+
+    Creates the table if needed.
+    """
     with reported(as_json=json):
-        from headgate.files.csv_file import Dialect, checked_delimiter
-        from headgate.ingest.load import IngestOptions
+        from headgate.files.csv_file import Dialect, checked_cell_lines, checked_delimiter
+        from headgate.lake.ingest.load import IngestOptions
 
         if (app_name is None) != (batch is None):
-            raise InvalidInputError("--app and --batch go together", "give both, or none")
+            raise InvalidInputError("--app and --batch must be given together", "give both, or neither")
         options = IngestOptions(
             format=_format(format),
             schema=schema,
             partition_by=tuple(partition_by or ()),
-            dialect=Dialect(header, checked_delimiter(delimiter)),
+            dialect=Dialect(header, checked_delimiter(delimiter), checked_cell_lines(max_cell_lines)),
             app=None if app_name is None or batch is None else (app_name, batch),
             overwrite=overwrite,
         )
@@ -106,11 +117,11 @@ def ingest(
             output.print_json(_result_json(result))
         else:
             output.say(_result_text(result))
-        tell_hook_failures(lake, result.version, result.hook_failures)
+        tell_warnings(lake, result)
 
 
 def _format(given: str | None) -> Any:
-    from headgate.model.file_format import Format
+    from headgate.model.named_object import Format
 
     known = [each.value for each in Format]
     if given is not None and given not in known:
@@ -121,7 +132,7 @@ def _format(given: str | None) -> Any:
 def _ingested(
     lake: Lake, table: str, files: list[str], options: IngestOptions, with_spark: bool
 ) -> IngestResult:
-    from headgate.ingest.load import ingest as load
+    from headgate.lake.ingest.load import ingest as load
 
     args = ["headgate", "ingest", table, *files]
     if with_spark:
@@ -142,12 +153,13 @@ def _result_json(result: IngestResult) -> dict[str, Any]:
         "sources": result.sources,
         "already_committed": result.already_committed,
         "hook_failures": list(result.hook_failures),
+        "clock_warning": result.clock_warning,
     }
 
 
 def _result_text(result: IngestResult) -> str:
     if result.already_committed:
-        return f"version {result.version}: the batch was committed before; nothing was loaded"
+        return f"version {result.version}: this batch was already committed; nothing was loaded"
     made = " (new)" if result.created else ""
     rows_read, sources = output.count(result.rows, "row"), output.count(result.sources, "file")
     data_files = output.count(result.files, "data file")
@@ -167,38 +179,47 @@ def _result_text(result: IngestResult) -> str:
 def read(
     place: Place,
     table: TableName,
-    where: Annotated[str | None, typer.Option(help='Only rows for which this is true, as "id < 10".')] = None,
+    where: Annotated[
+        str | None, typer.Option(help='Only rows for which this is true, such as "id < 10".')
+    ] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns.")] = None,
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows, any of them.")] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most this many rows, in any order.")] = None,
     since: Annotated[
         int | None,
         typer.Option(
-            metavar="VERSION", help="What changed after this version: rows with _change_type and _version."
+            metavar="VERSION", help="The changes after this version: rows with _change_type and _version."
         ),
     ] = None,
     version: AtVersion = None,
     timestamp: AtTimestamp = None,
     tag: AtTag = None,
     output_as: Output = None,
+    allow_mounts: AllowMounts = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Print rows of a table or mount, now or as they were, or what changed, without starting a JVM.
+    """Print rows of a table or mount, current or as of an earlier version, or the changes since a version.
 
-    The query of a view is run with Spark on this machine.
+    Starts no JVM, except for a view: its query runs with Spark on this machine.
     """
     with reported(as_json=json):
         wanted = output_as or default_format()
-        view = open_at(place, option, version, timestamp, tag)
+        view = open_at(place, option, version, timestamp, tag, allow_mounts)
         selected = None if columns is None else [name.strip() for name in columns.split(",")]
         asked, more = _asked(limit, wanted, json)
         if since is not None and where is not None:
-            raise InvalidInputError("changes are not selected by --where", "leave --where or --since out")
+            raise InvalidInputError("--where and --since cannot be combined", "leave one of them out")
+        chosen = view.table(table)
+        if since is None and not json and wanted is not RowFormat.TABLE and chosen.kind == "table":
+            from headgate.cli.rows import print_batches
+
+            print_batches(chosen.read_batches(where=where, columns=selected, limit=asked), wanted)
+            return
         with working("reading …"):
             found = (
-                _read(view.table(table), where, selected, asked)
+                _read(chosen, where, selected, asked)
                 if since is None
-                else view.table(table).changes_arrow(since, columns=selected).slice(0, asked)
+                else chosen.changes_arrow(since, columns=selected).slice(0, asked)
             )
         _print_found(
             f"{table}, version {view.version}",
@@ -226,22 +247,25 @@ def _read(table: Table, where: str | None, columns: list[str] | None, limit: int
 )
 def sql(
     place: Place,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A query over the tables of the lake.")],
-    limit: Annotated[int | None, typer.Option(min=0, help="At most so many rows.")] = None,
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="A SELECT query over the tables of the lake.")
+    ],
+    limit: Annotated[int | None, typer.Option(min=0, help="At most this many rows.")] = None,
     version: AtVersion = None,
     timestamp: AtTimestamp = None,
     tag: AtTag = None,
     output_as: Output = None,
+    allow_mounts: AllowMounts = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Run a query with Spark on this machine, on the tables of one version, and print its result."""
+    """Run a query with Spark on this machine, against one version of the lake, and print its result."""
     with reported(as_json=json):
-        from headgate.core.query import find_mentions
+        from headgate.core.sql.query import find_mentions
 
         wanted = output_as or default_format()
-        view = open_at(place, option, version, timestamp, tag)
-        find_mentions(query, view.tables())  # refuses what is no query, before Spark is started
+        view = open_at(place, option, version, timestamp, tag, allow_mounts)
+        find_mentions(query, view.tables())  # rejects anything but a query before Spark starts
         asked, more = _asked(limit, wanted, json)
         with engine() as spark:
             result = view.sql(spark, query)
@@ -250,7 +274,7 @@ def sql(
 
 
 def _asked(limit: int | None, wanted: RowFormat, json: bool) -> tuple[int | None, bool]:
-    """How many rows to ask for, and whether one of them only tells that there are more."""
+    """How many rows to ask for, and whether the last one only shows that there are more."""
     if limit is not None or json or wanted is not RowFormat.TABLE or not sys.stdout.isatty():
         return limit, False
     return SHOWN_ROWS + 1, True

@@ -1,4 +1,4 @@
-"""Spark for a command: started with a sign of life, and silent on standard output and standard error."""
+"""Spark for a command: starts with a spinner, and prints nothing on standard output and standard error."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 LOG_LINES = 5
 _CONDITION = re.compile(r"\[[A-Z_.]+\]")
-"""How Spark marks errors of those who call it."""
+"""How Spark marks errors of its callers."""
 _CAUSED_BY = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 
 
 @contextmanager
 def engine(*, alive: bool = True, **settings: Any) -> Iterator[SparkSession]:
-    """A Spark session on this machine for the block. Its log is a file, of which errors show the end.
+    """A Spark session on this machine for the block. Its log is a file; errors show the end of it.
 
-    One that runs already, as where a command is called from Python, is used and left running.
+    A session that is already running (when a command is called from Python) is used and left running.
 
-    `alive` gives a sign of life while the block works. Spark's errors become those of our tree. Raises
-    `UnsupportedError`, before anything is done, if there is no Java.
+    `alive` shows a spinner while the block works. Errors of Spark become errors of Headgate. Raises
+    `UnsupportedError` before anything else if there is no Java.
     """
     from headgate.spark.session import require_java, running_session, session
 
     require_java()
-    # Errors are raised, also that of a Ctrl-C; these write them to standard error as well.
+    # Errors are raised, including that of a Ctrl-C; these loggers also write them to standard error.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     logging.getLogger().addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="headgate-spark-") as directory:
@@ -58,23 +58,26 @@ def engine(*, alive: bool = True, **settings: Any) -> Iterator[SparkSession]:
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Ctrl-C is after the block what it was before, whatever was started in it.
+    """Restores the Ctrl-C handler after the block, whatever was started in it.
 
-    Spark's own answer to it asks the JVM to cancel its jobs, from within the call that was interrupted: that
-    can fail, or wait for ever. Stopping the session cancels them too.
+    Spark's own handler asks the JVM to cancel its jobs from within the call that was interrupted, which can
+    fail or wait for ever. Stopping the session cancels the jobs too.
     """
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
-        # Spark sets it in the main thread only, where alone it can be set.
+        # Spark sets the handler in the main thread only; Python allows it nowhere else.
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def _said_into(log: Path) -> Iterator[Console]:
-    """Processes that are started in the block write to `log`, for as long as they live. We do not."""
+    """Redirects the output of processes that start in the block to `log`, for as long as they live.
+
+    This process still writes to the terminal.
+    """
     from rich.console import Console
 
     sys.stdout.flush()
@@ -107,15 +110,17 @@ def _translated(log: Path) -> Iterator[None]:
         if "JAVA_GATEWAY_EXITED" in text:
             raise UnsupportedError(
                 f"Spark did not start: {_end(log) or text}",
-                "mend what it says; it needs a working Java, free memory, and space for temporary files",
+                "fix the cause; Spark needs a working Java, free memory, and space for temporary files",
             ) from error
         if _CONDITION.match(text):
-            raise InvalidInputError(f"Spark refuses: {text}", "correct the query or the data") from error
+            raise InvalidInputError(
+                f"Spark rejected the statement: {text}", "correct the query or the data"
+            ) from error
         raise StorageError(f"Spark failed: {text.splitlines()[0]}") from error
 
 
 def _cause(text: str) -> str:
-    """What an error of Spark says, or the innermost of those that it was caused by."""
+    """The message of a Spark error, or of its innermost cause."""
     found: list[str] = _CAUSED_BY.findall(text)
     marked = [cause for cause in found if _CONDITION.match(cause)]
     return (marked or found or [text])[-1]

@@ -1,4 +1,4 @@
-"""From errors to what a person reads and a shell tests."""
+"""Turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSED, USAGE, CONFLICT, UNKNOWN = 1, 2, 3, 4
 
 
 def exit_code(error: HeadgateError) -> int:
-    """0 is success, 1 refused or failed, 2 wrong usage, 3 a conflict, 4 an unknown outcome."""
+    """0 is success, 1 rejected or failed, 2 wrong usage, 3 a conflict, 4 an unknown outcome."""
     match error:
         case ConflictError():
             return CONFLICT
@@ -35,16 +35,16 @@ def exit_code(error: HeadgateError) -> int:
 
 @contextmanager
 def reported(*, as_json: bool) -> Iterator[None]:
-    """Ends the program with a clear message and the right code when the block fails."""
+    """Ends the program with a message and the right exit code when the block fails."""
     try:
         yield
     except HeadgateError as error:
         sys.stderr.write(error_json(error) if as_json else f"headgate: {_lines(str(error))}\n")
         raise SystemExit(exit_code(error)) from error
     except KeyboardInterrupt as interrupt:
-        # A transaction that was decided, or may have been, has left a note that says so.
+        # A transaction that was committed, or may have been, has attached a note that says so.
         notes: list[str] = getattr(interrupt, "__notes__", [])
-        said = "; ".join(notes) or "what was not yet committed is not visible to anybody"
+        said = "; ".join(notes) or "nothing that was not yet committed is visible"
         sys.stderr.write(f"\nheadgate: interrupted; {_lines(said)}\n")
         unknown = any(isinstance(note, UnknownOutcomeNote) for note in notes)
         raise SystemExit(UNKNOWN if unknown else INTERRUPTED) from interrupt

@@ -1,4 +1,4 @@
-"""The commands for what a lake has beside tables: view, mount, refresh, drop."""
+"""The commands for views and mounts, and for dropping: view, mount, refresh, drop."""
 
 from __future__ import annotations
 
@@ -10,20 +10,28 @@ import typer
 from headgate.cli import output
 from headgate.cli.app import app
 from headgate.cli.engine import engine
-from headgate.cli.examples import examples
 from headgate.cli.failure import reported
-from headgate.cli.hook_output import tell_hook_failures
-from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_with_hooks
+from headgate.cli.hook_output import tell_warnings
+from headgate.cli.options import (
+    AllowMounts,
+    AsJson,
+    Config,
+    MaxCellLines,
+    Place,
+    StoreOptions,
+    examples,
+    open_with_hooks,
+)
 from headgate.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from headgate.lake import Lake
-    from headgate.materializing import RefreshResult
-    from headgate.result import CommitResult
+    from headgate.lake.lake import Lake
+    from headgate.lake.materialized_views import RefreshResult
+    from headgate.transaction.result import CommitResult
 
-ObjectName = Annotated[str, typer.Argument(metavar="NAME", help="A name, as sales.recent.")]
+ObjectName = Annotated[str, typer.Argument(metavar="NAME", help="A name, such as sales.recent.")]
 Replace = Annotated[
-    bool, typer.Option("--replace", help="Take the place of a view or mount of this name, if there is one.")
+    bool, typer.Option("--replace", help="Replace a view or mount of this name, if there is one.")
 ]
 
 
@@ -44,7 +52,7 @@ def view(
         bool,
         typer.Option(
             "--materialized",
-            help="Keep the result in a table, which headgate refresh brings up to date; needs Java.",
+            help="Store the result in a table that headgate refresh brings up to date; needs Java.",
         ),
     ] = False,
     partition_by: Annotated[
@@ -54,21 +62,28 @@ def view(
         ),
     ] = None,
     replace: Replace = False,
+    allow_mounts: AllowMounts = None,
     config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Make a view: a query over tables, views and mounts of the lake, under a name of its own."""
+    """Create a view: a named query over tables, views and mounts of the lake."""
     with reported(as_json=json):
         query = _query(sql, file)
-        lake = open_with_hooks(place, option, config)
+        lake = open_with_hooks(place, option, config, allow_mounts)
         if not materialized:
             if partition_by:
-                raise InvalidInputError("a view has no files", "add --materialized, or drop --partition-by")
+                raise InvalidInputError(
+                    "--partition-by needs --materialized: a view has no files",
+                    "add --materialized, or leave --partition-by out",
+                )
             _print_done(lake, name, "view", lake.create_view(name, query, replace=replace), json)
             return
         if replace:
-            raise InvalidInputError("a materialized view is a table", "drop it first; leave --replace out")
+            raise InvalidInputError(
+                "--replace cannot replace a materialized view, which is a table",
+                "leave --replace out, and drop the old view first",
+            )
         with engine() as spark:
             made = lake.create_materialized_view(spark, name, query, partition_by=tuple(partition_by or ()))
         assert made.made is not None
@@ -85,7 +100,7 @@ def _query(sql: str | None, file: Path | None) -> str:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        problem = f"{file} cannot be read: {reason}"
+        problem = f"cannot read {file}: {reason}"
         raise InvalidInputError(problem, "check the path given with --file") from error
 
 
@@ -98,35 +113,44 @@ def _query(sql: str | None, file: Path | None) -> str:
 def mount(
     place: Place,
     name: ObjectName,
-    directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="A directory of this host.")],
+    directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="A directory on this host.")],
     format: Annotated[str, typer.Option(help="csv, parquet, json (lines) or text.")] = "csv",
     schema: Annotated[
         str | None,
-        typer.Option(metavar="DDL", help="The columns, as 'id BIGINT, ts DATE'; else told by the files."),
+        typer.Option(
+            metavar="DDL",
+            help="The columns, such as 'id BIGINT, ts DATE'; inferred from the files if not given.",
+        ),
     ] = None,
     header: Annotated[bool, typer.Option(help="CSV: whether the first row names the columns.")] = True,
     delimiter: Annotated[
-        str | None, typer.Option(help="CSV: what separates values; a comma if not given.")
+        str | None, typer.Option(help="CSV: the separator of values; a comma if not given.")
     ] = None,
+    max_cell_lines: MaxCellLines = None,
     replace: Replace = False,
     config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Make the files of a directory readable as a table. They stay where they are, and are never changed."""
+    """Make the files of a directory readable as a table. The files are neither moved nor changed."""
     with reported(as_json=json):
         lake = open_with_hooks(place, option, config)
         if format == "csv":
             options = {
                 "header": str(header).lower(),
                 **({} if delimiter is None else {"delimiter": delimiter}),
+                **({} if max_cell_lines is None else {"max_cell_lines": str(max_cell_lines)}),
             }
             done = lake.mount_csv(name, directory, schema=schema, options=options, replace=replace)
         else:
-            if delimiter is not None or not header:
-                raise InvalidInputError("--delimiter and --no-header are for CSV files", "leave them out")
+            if delimiter is not None or max_cell_lines is not None or not header:
+                raise InvalidInputError(
+                    "--delimiter, --max-cell-lines and --no-header need --format csv", "leave them out"
+                )
             done = lake.mount_directory(name, directory, format=format, schema=schema, replace=replace)
         _print_done(lake, name, "mount", done, json)
+        if not json:
+            output.say(f"to read it: --allow-mounts {Path(directory).absolute()}, or HEADGATE_MOUNTS_ALLOW")
 
 
 def _print_done(lake: Lake, name: str, kind: str, done: CommitResult, json: bool) -> None:
@@ -134,34 +158,39 @@ def _print_done(lake: Lake, name: str, kind: str, done: CommitResult, json: bool
         output.print_json(_done_json(name, kind, done))
     else:
         output.say(f"version {done.version}: {name} is a {kind}")
-    tell_hook_failures(lake, done.version, done.hook_failures)
+    tell_warnings(lake, done)
 
 
 def _done_json(name: str, kind: str, done: CommitResult) -> dict[str, Any]:
     told = {"name": name, "kind": kind, "version": done.version}
-    return told | {"hook_failures": list(done.hook_failures)}
+    return told | {"hook_failures": list(done.hook_failures), "clock_warning": done.clock_warning}
 
 
 @app.command(epilog=examples("headgate refresh ./lake sales.totals"))
 def refresh(
-    place: Place, name: ObjectName, config: Config = None, option: StoreOptions = None, json: AsJson = False
+    place: Place,
+    name: ObjectName,
+    allow_mounts: AllowMounts = None,
+    config: Config = None,
+    option: StoreOptions = None,
+    json: AsJson = False,
 ) -> None:
-    """Bring a materialized view up to date, with Spark on this machine, and say how and why so.
+    """Bring a materialized view up to date with Spark on this machine, and print how and why.
 
-    If nothing that it reads has changed, no version is made.
+    Commits no version if nothing that the view reads has changed.
     """
     with reported(as_json=json):
-        from headgate.materializing import require_materialized
+        from headgate.lake.materialized_views import require_materialized
 
-        lake = open_with_hooks(place, option, config)
-        require_materialized(lake.table(name))  # before Spark is started
+        lake = open_with_hooks(place, option, config, allow_mounts)
+        require_materialized(lake.table(name))  # before Spark starts
         with engine() as spark:
             result = lake.refresh(spark, name)
         if json:
             output.print_json(_refresh_json(result))
         else:
             output.say(_refresh_text(result))
-        tell_hook_failures(lake, result.version, result.hook_failures)
+        tell_warnings(lake, result)
 
 
 def _refresh_json(result: RefreshResult) -> dict[str, Any]:
@@ -173,6 +202,7 @@ def _refresh_json(result: RefreshResult) -> dict[str, Any]:
         "rows": result.rows,
         "reason": result.reason,
         "hook_failures": list(result.hook_failures),
+        "clock_warning": result.clock_warning,
     }
 
 
@@ -187,7 +217,7 @@ def _refresh_text(result: RefreshResult) -> str:
 def drop(
     place: Place, name: ObjectName, config: Config = None, option: StoreOptions = None, json: AsJson = False
 ) -> None:
-    """Drop a table, a view or a mount. Earlier versions still have it."""
+    """Drop a table, a view or a mount. Earlier versions still contain it."""
     with reported(as_json=json):
         lake = open_with_hooks(place, option, config)
         kind, done = _dropped(lake, name)
@@ -195,7 +225,7 @@ def drop(
             output.print_json(_done_json(name, kind, done))
         else:
             output.say(f"version {done.version}: the {kind} {name} is dropped")
-        tell_hook_failures(lake, done.version, done.hook_failures)
+        tell_warnings(lake, done)
 
 
 def _dropped(lake: Lake, name: str) -> tuple[str, CommitResult]:

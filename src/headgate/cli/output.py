@@ -14,29 +14,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headgate.core.log_entry import LogEntry
-    from headgate.lake import Lake
+    from headgate.core.history.log_entry import LogEntry
+    from headgate.lake.lake import Lake
+    from headgate.lake.lake_view import LakeView
     from headgate.model.probe import ProbeReport
-    from headgate.result import Diagnosis, Resolution
-    from headgate.view import LakeView
+    from headgate.transaction.result import Diagnosis, Resolution
 
 
 def console(*, stderr: bool = False) -> Console:
     """Colours and boxes on a terminal only; no wrapping in a pipe."""
-    from rich.console import Console  # not before somebody looks: a pipe does without
+    from rich.console import Console  # imported late: a pipe does not need it
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(soft_wrap=not stream.isatty(), highlight=False, stderr=stderr)
 
 
 _BIDIRECTIONAL = frozenset("\u200e\u200f\u061c\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that make a terminal show text in another order than it has."""
+"""Characters that make a terminal reorder the text."""
 
 
 def visible(text: str) -> str:
-    """`text` as one line that can do nothing to a terminal: control characters are written as escapes.
+    """`text` as one line that is safe to print on a terminal: control characters are escaped.
 
-    What people print may come from storage, where anybody who can write to the lake put it.
+    The text may come from storage, where anybody with write access to the lake can put anything.
     """
     return "".join(_escaped(character) if _controls(character) else character for character in text)
 
@@ -50,7 +50,7 @@ def _escaped(character: str) -> str:
 
 
 def say(text: str) -> None:
-    """One line for people."""
+    """Prints one line for people."""
     if not sys.stdout.isatty():
         sys.stdout.write(visible(text) + "\n")
         return
@@ -59,28 +59,35 @@ def say(text: str) -> None:
     console().print(Text(visible(text)))
 
 
+def print_text(text: str) -> None:
+    """Prints lines for programs: unchanged in a pipe, escaped on a terminal."""
+    if sys.stdout.isatty():
+        text = "\n".join(map(visible, text.split("\n")))
+    sys.stdout.write(text)
+
+
 def count(number: int, noun: str) -> str:
-    """So many of something, as `1 row` or `2,000 rows`."""
+    """A number with its noun, such as `1 row` or `2,000 rows`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def command_line(*words: str) -> str:
-    """A command of this program for people to type: by its name if that is on the PATH, else by its path."""
+    """A command of this program for people to type: its name if it is on the PATH, else its path."""
     started_by = Path(sys.argv[0])
     found = shutil.which("headgate")
     by_name = found is not None and Path(found).resolve() == started_by.resolve()
-    # Started by other means than the script, as from Python: then nothing better than the name is known.
+    # Not started by the script (but from Python, for example): only the name is known.
     program = "headgate" if by_name or not started_by.is_file() else str(started_by)
     return shlex.join([program, *words])
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output."""
+    """Prints one JSON document on standard output."""
     sys.stdout.write(json.dumps(value, indent=2, default=str) + "\n")
 
 
 def print_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on a terminal; lines with tabs in a pipe, headed by the column names."""
+    """Prints a table on a terminal, and tab-separated lines with a header line in a pipe."""
     if not sys.stdout.isatty():
         for row in (columns, *rows):
             sys.stdout.write("\t".join(map(visible, row)) + "\n")
@@ -99,7 +106,7 @@ def print_rows(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
 
 def print_fields(title: str, fields: Mapping[str, str]) -> None:
-    """Names and values, one a line."""
+    """Prints names and values, one pair per line."""
     shown = {visible(name): visible(value) for name, value in fields.items()}
     width = max(map(len, shown))
     if not sys.stdout.isatty():
@@ -120,7 +127,7 @@ def log_row(entry: LogEntry) -> tuple[str, ...]:
         str(entry.version),
         f"{entry.committed_at:%Y-%m-%d %H:%M:%S}",
         entry.kind,
-        f"{entry.user}@{entry.host}",
+        f"{entry.user}@{entry.host}" if entry.user else "",
         _change_text(entry),
         " ".join(entry.args),
     )
@@ -148,7 +155,7 @@ LOG_COLUMNS = ("version", "committed (UTC)", "kind", "by", "change", "args")
 
 
 def lake_json(lake: Lake) -> dict[str, Any]:
-    """The lake for programs, all of it at one version."""
+    """The lake for programs, all at one version."""
     (last, view), mark = _newest(lake), lake.replica_of
     return {
         "place": lake.place,
@@ -167,10 +174,10 @@ def lake_json(lake: Lake) -> dict[str, Any]:
 
 
 def lake_fields(lake: Lake) -> dict[str, str]:
-    """The lake for people, all of it at one version."""
+    """The lake for people, all at one version."""
     last, view = _newest(lake)
     fields = {
-        "place": lake.place,
+        "location": lake.place,
         "id": lake.id,
         "created": f"{lake.created_at:%Y-%m-%d %H:%M:%S} UTC",
         "version": str(view.version),
@@ -189,17 +196,17 @@ def lake_fields(lake: Lake) -> dict[str, str]:
 
 
 def _newest(lake: Lake) -> tuple[LogEntry | None, LakeView]:
-    """The newest commit, and the lake as it left it: whatever others commit meanwhile."""
+    """The newest commit, and the lake as of that commit, whatever others commit meanwhile."""
     entries = lake.log(limit=1)
     last = entries[0] if entries else None
     return last, lake.at(0 if last is None else last.version)
 
 
 def resolution_text(resolution: Resolution) -> str:
-    """What became of a transaction, for people."""
+    """The outcome of a transaction, for people."""
     if resolution.committed:
         return f"transaction {resolution.txid} was committed as version {resolution.version}"
-    return f"transaction {resolution.txid} was not committed, and never will be: the work can be run again"
+    return f"transaction {resolution.txid} was not committed and never will be; you can run the work again"
 
 
 def resolution_json(resolution: Resolution) -> dict[str, Any]:
@@ -213,11 +220,11 @@ def resolution_json(resolution: Resolution) -> dict[str, Any]:
 
 
 def report_rows(report: ProbeReport) -> list[tuple[str, ...]]:
-    """What a probe found, a line per promise."""
+    """What a probe found, one line per promise."""
     return [(finding.seen.value, finding.promise.value, finding.detail) for finding in report.findings]
 
 
-REPORT_COLUMNS = ("kept", "promise of the storage", "what was seen")
+REPORT_COLUMNS = ("holds", "guarantee", "observed")
 
 
 def report_json(report: ProbeReport) -> list[dict[str, Any]]:
@@ -233,24 +240,24 @@ def report_json(report: ProbeReport) -> list[dict[str, Any]]:
 
 
 def print_report(report: ProbeReport) -> None:
-    """What a probe found, and what it could not remove."""
-    print_rows("What the storage promises", REPORT_COLUMNS, report_rows(report))
+    """Prints what a probe found, and what it could not remove."""
+    print_rows("Guarantees of the storage", REPORT_COLUMNS, report_rows(report))
     if report.left:
         say(
-            f"{len(report.left)} objects of the probe could not be removed; they do no harm and may be "
-            f"deleted: {report.left[0]}{', …' if len(report.left) > 1 else ''}"
+            f"{len(report.left)} objects of the probe could not be removed; they are harmless, and you can "
+            f"delete them: {report.left[0]}{', …' if len(report.left) > 1 else ''}"
         )
 
 
 def verdict_rows(diagnosis: Diagnosis) -> list[tuple[str, ...]]:
-    """What each strategy would be worth, a line each."""
+    """Whether each strategy is safe, one line per strategy."""
     return [
         (
             str(verdict.strategy),
-            "safe" if verdict.safe else "UNSAFE" if verdict.broken else "not known",
+            "safe" if verdict.safe else "UNSAFE" if verdict.broken else "unknown",
             "in use" if verdict.strategy.value == diagnosis.strategy else "",
             "; ".join(
-                [f"not seen: {promise.value}" for promise in verdict.broken]
+                [f"broken: {promise.value}" for promise in verdict.broken]
                 + [f"no answer: {promise.value}" for promise in verdict.unanswered]
             ),
         )
@@ -266,6 +273,7 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "place": diagnosis.place,
         "strategy": diagnosis.strategy,
         "safe": diagnosis.safe,
+        "clock_warning": diagnosis.clock_warning,
         "promises": report_json(diagnosis.report),
         "left_by_probe": list(diagnosis.report.left),
         "strategies": {

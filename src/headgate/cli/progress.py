@@ -1,6 +1,6 @@
-"""Signs of life on standard error, for a terminal: bars where the amount of work is known, else a spinner.
+"""Progress on standard error, for a terminal: bars where the amount of work is known, else a spinner.
 
-In a pipe there are none, and rich is not even loaded. All of them are gone when the work is done.
+A pipe shows none, and does not even load rich. All of them disappear when the work is done.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-    from headgate.model.compaction import CompactionProgress
+    from headgate.model.reports import CompactionProgress
 
 
 def shown() -> bool:
-    """Whether anybody sees them."""
+    """Whether standard error is a terminal, so that progress is visible."""
     return sys.stderr.isatty()
 
 
@@ -35,7 +35,7 @@ def working(text: str) -> Iterator[None]:
 
 @contextmanager
 def counting(unit: str = "") -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for each kind of work: the result is told what is done, how much of it, and of how much."""
+    """A bar for each kind of work. Call the result with the kind, the amount that is done, and the total."""
     if not shown():
         yield _unseen
         return
@@ -54,7 +54,7 @@ def counting(unit: str = "") -> Iterator[Callable[[str, int, int], None]]:
 
 @contextmanager
 def loading(table: str) -> Iterator[Callable[[int, int, int], None]]:
-    """A bar for bytes that are read, with the rows that were in them."""
+    """A bar for the bytes that were read, with their number of rows."""
     if not shown():
         yield _unseen
         return
@@ -71,7 +71,7 @@ def loading(table: str) -> Iterator[Callable[[int, int, int], None]]:
 
 @contextmanager
 def rewriting(table: str) -> Iterator[Callable[[CompactionProgress], None]]:
-    """A bar for bytes that a table service has rewritten, with the files that they were in."""
+    """A bar for the bytes that a table service has rewritten, with their number of files."""
     if not shown():
         yield _unseen
         return
@@ -102,4 +102,4 @@ def _bars(*columns: ProgressColumn) -> Progress:
 
 
 def _unseen(*_: object) -> None:
-    """What is told when nobody looks."""
+    """Ignores progress when nobody can see it."""

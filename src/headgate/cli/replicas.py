@@ -10,14 +10,13 @@ import typer
 
 from headgate.cli import output
 from headgate.cli.app import app
-from headgate.cli.examples import examples
 from headgate.cli.failure import reported
-from headgate.cli.options import AsJson, Place, StoreOptions, open_lake, store_options
+from headgate.cli.options import AsJson, Place, StoreOptions, examples, open_lake, store_options
 from headgate.cli.progress import counting
 from headgate.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from headgate.lake import Lake
+    from headgate.lake.lake import Lake
     from headgate.model.replica import ReplicaReport
 
 TargetOptions = Annotated[
@@ -25,7 +24,7 @@ TargetOptions = Annotated[
     typer.Option(
         "--target-option",
         metavar="NAME=VALUE",
-        help="An option of the target's storage, as --option is of the lake's. Can be given several times.",
+        help="An option of the storage of TARGET, like --option for LAKE. Can be given several times.",
     ),
 ]
 
@@ -36,34 +35,37 @@ TargetOptions = Annotated[
 def replicate(
     place: Place,
     target: Annotated[
-        str | None, typer.Argument(metavar="[TARGET]", help="Where the replica is, or is to be made.")
+        str | None, typer.Argument(metavar="[TARGET]", help="The location of the replica, or of a new one.")
     ] = None,
     adopt: Annotated[
-        bool, typer.Option("--adopt", help="Follow with a lake that was promoted, if it has no own versions.")
+        bool,
+        typer.Option(
+            "--adopt", help="Turn a promoted lake back into a replica, if it has no versions of its own."
+        ),
     ] = False,
     promote: Annotated[
         bool,
         typer.Option(
-            "--promote", help="LAKE is a replica: make it a lake of its own that takes commits, no more."
+            "--promote", help="LAKE is a replica: turn it into an independent lake that accepts commits."
         ),
     ] = False,
     option: StoreOptions = None,
     target_option: TargetOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Bring a replica of the lake up to date, or make it. Can be interrupted and run again.
+    """Bring a replica of the lake up to date, or create it. Can be interrupted and run again.
 
-    A replica is the same lake at another place: it opens as one, with all versions, and other engines read
-    it. Nothing that is not a replica of this lake is written to.
+    A replica is the same lake at another location: you can open it like any lake, with all versions, and
+    other engines can read it. A target that is not a replica of this lake is rejected.
     """
     with reported(as_json=json):
         if promote == (target is not None):
             raise InvalidInputError(
-                "replicate takes a target, or --promote and no target",
+                "replicate needs either a target or --promote",
                 "write headgate replicate LAKE TARGET, or headgate replicate REPLICA --promote",
             )
         if promote and adopt:
-            raise InvalidInputError("--promote and --adopt do not go together")
+            raise InvalidInputError("--promote and --adopt cannot be combined", "leave one of them out")
         lake = open_lake(place, option)
         if target is None:
             _promote(lake, json=json)
@@ -83,7 +85,7 @@ def _promote(lake: Lake, *, json: bool) -> None:
     if json:
         output.print_json({"promoted": lake.place, "was_replica_of": mark.source, "version": lake.version})
     else:
-        output.say(f"{lake.place} is a lake of its own now, at version {lake.version}")
+        output.say(f"{lake.place} is now an independent lake, at version {lake.version}")
 
 
 def _report_json(report: ReplicaReport) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def _report_json(report: ReplicaReport) -> dict[str, Any]:
 
 def _report_text(report: ReplicaReport) -> str:
     if not report.versions:
-        done = "made, without any version yet" if report.created else "up to date"
+        done = "created, without any version yet" if report.created else "up to date"
         return f"{report.target} is {done}, at version {report.until}"
     files = output.count(report.files, "file")
     made = "made" if report.created else "brought"

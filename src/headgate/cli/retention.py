@@ -1,4 +1,4 @@
-"""The commands that let go of the past: expire, vacuum."""
+"""The commands that delete old versions and unneeded files: expire, vacuum."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ import typer
 
 from headgate.cli import output
 from headgate.cli.app import app
-from headgate.cli.examples import examples
 from headgate.cli.failure import reported
-from headgate.cli.options import AsJson, Config, Place, StoreOptions, open_with_hooks
+from headgate.cli.options import AsJson, Config, Place, StoreOptions, examples, open_with_hooks
 from headgate.cli.progress import counting
-from headgate.core.expire_policy import DEFAULT_POLICY, ExpirePolicy
-from headgate.model.expiry import ExpireReport, VacuumReport
+from headgate.core.retention.expire_policy import DEFAULT_POLICY, ExpirePolicy
+from headgate.model.reports import ExpireReport, VacuumReport
 
 SHOWN = 12
-"""How many kept versions are named."""
+"""How many kept versions are listed."""
 
 Keep = Annotated[
     list[str] | None,
     typer.Option(
         "--keep",
         metavar="TIER",
-        help="Which versions to keep for how long: all:1d is every version for a day, 1:30d boundaries of "
-        "level 1 for 30 days, 2:forever those of level 2 for ever. Can be given several times; one is all:…. "
-        f"[default: {DEFAULT_POLICY}]",
+        help="Which versions to keep, and for how long: all:1d keeps every version for a day, 1:30d keeps "
+        "boundaries of level 1 for 30 days, 2:forever keeps those of level 2 forever. Can be given "
+        f"several times; one must be all:…. The default is {DEFAULT_POLICY}.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
 
 
 @app.command(
@@ -46,12 +45,13 @@ def expire(
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Let go of old versions, and delete the files that only they needed.
+    """Expire old versions, and delete the files that only they needed.
 
-    A version divisible by the divisor of the lake (10, unless init was told otherwise) is a boundary of level
-    1, by its square one of level 2, and so on. The newest version, versions with a tag, and what plans,
-    running transactions and materialized views need are always kept. A kept version reads the same rows as
-    before; an expired one is refused. The log keeps its records. Can be interrupted and run again.
+    A version that is divisible by the divisor of the lake (10 unless you chose another at init) is a boundary
+    of level 1; a version divisible by the square of the divisor is a boundary of level 2, and so on. The
+    newest version, tagged versions, and versions that plans, running transactions and materialized views need
+    are always kept. Kept versions return the same rows as before. You cannot read an expired version, but the
+    log keeps its record. Can be interrupted and run again.
     """
     with reported(as_json=json):
         policy = ExpirePolicy.parse(*keep) if keep else DEFAULT_POLICY
@@ -69,17 +69,17 @@ def expire(
 def vacuum(
     place: Place,
     older_than: Annotated[
-        str, typer.Option(help="Spare what was written since: 1d, 36h, 90m; 0s spares nothing.")
+        str, typer.Option(help="Keep objects that are newer than this: 1d, 36h, 90m; 0s ignores their age.")
     ] = "1d",
     dry_run: DryRun = False,
     config: Config = None,
     option: StoreOptions = None,
     json: AsJson = False,
 ) -> None:
-    """Delete files of transactions that never committed, and what crashes have left in tables.
+    """Delete files of transactions that never committed, and leftovers of crashes in tables.
 
-    Only in the directories of tables, and nothing that a version needs which can be read. Transactions that
-    have left files are cancelled by a record first, so that one which is only asleep can not commit any more.
+    Deletes only in the directories of tables, and never an object that a readable version needs. First a
+    record cancels the transactions that left files, so that one that is only suspended cannot commit later.
     """
     with reported(as_json=json):
         lake = open_with_hooks(place, option, config)
@@ -96,14 +96,18 @@ def expire_lines(report: ExpireReport) -> list[str]:
     """What an expire did, for people."""
     would = "would expire" if report.dry_run else "expired"
     deleted = "would delete" if report.dry_run else "deleted"
-    said = "" if report.version is None else f" (version {report.version} says so)"
+    said = "" if report.version is None else f" (recorded by version {report.version})"
     lines = [
         f"{would} {output.count(report.expired, 'version')}{said}; kept: every version from "
         f"{report.until + 1} on{_kept(report.kept)}",
         f"{deleted} {output.count(report.objects, 'object')}, {report.bytes:,} bytes; "
         f"{output.count(report.data_files, 'data file')} among them",
     ]
-    return lines + [f"held back by {reason}" for reason in report.held_back]
+    lines += [f"held back by {reason}" for reason in report.held_back]
+    return lines + [
+        f"skipped {name!r}: a manifest names it, but it is not a file of its table"
+        for name in report.left_alone[:SHOWN]
+    ]
 
 
 def _kept(versions: tuple[int, ...]) -> str:
@@ -121,7 +125,5 @@ def vacuum_lines(report: VacuumReport) -> list[str]:
     lines = [f"{deleted} {output.count(report.objects, 'object')}, {report.bytes:,} bytes"]
     lines += [f"{cancelled} transaction {txid}, which never committed" for txid in report.cancelled]
     if report.spared:
-        lines.append(
-            f"spared {output.count(report.spared, 'object')}: too young, or of a running transaction"
-        )
+        lines.append(f"kept {output.count(report.spared, 'object')}: too new, or of a running transaction")
     return lines

@@ -1,4 +1,7 @@
-"""How rows can be printed. Apart from `rows`, which loads Arrow: `headgate --help` must not wait for it."""
+"""How rows can be printed.
+
+Separate from `rows`, which loads Arrow: `headgate --help` must not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ class RowFormat(StrEnum):
 
 
 SHOWN_ROWS = 50
-"""How many rows a terminal gets unless more are asked for."""
+"""How many rows a terminal shows by default."""
 
 
 def default_format() -> RowFormat:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
@@ -27,8 +27,25 @@ def print_rows(title: str, rows: pa.Table, wanted: RowFormat) -> None:
         case RowFormat.CSV:
             write_csv(rows)
         case RowFormat.JSONL:
-            for row in json_rows(rows):
-                sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+            _print_lines(rows, wanted)
+
+
+def print_batches(batches: pa.RecordBatchReader, wanted: RowFormat) -> None:
+    """Prints rows while they are read, as CSV or JSON lines."""
+    import pyarrow as pa
+
+    if wanted is RowFormat.CSV:
+        write_csv(pa.Table.from_batches([], batches.schema))
+    for batch in batches:
+        _print_lines(pa.Table.from_batches([batch]), wanted)
+
+
+def _print_lines(rows: pa.Table, wanted: RowFormat) -> None:
+    if wanted is RowFormat.CSV:
+        _write_csv_rows(rows)
+        return
+    for row in json_rows(rows):
+        sys.stdout.write(_shown()(json.dumps(row, ensure_ascii=False)) + "\n")
 
 
 def json_rows(rows: pa.Table) -> Iterator[dict[str, Any]]:
@@ -43,11 +60,22 @@ def columns_json(rows: pa.Table) -> list[dict[str, str]]:
 
 
 def write_csv(rows: pa.Table) -> None:
-    """A header and a line for each row. A null is nothing, empty text is `""`."""
-    sys.stdout.write(",".join(map(csv_cell, rows.column_names)) + "\n")
+    """Writes a header and a line for each row. A null is an empty cell, and an empty string is `""`."""
+    sys.stdout.write(",".join(csv_cell(_shown()(name)) for name in rows.column_names) + "\n")
+    _write_csv_rows(rows)
+
+
+def _write_csv_rows(rows: pa.Table) -> None:
+    shown = _shown()
     columns = [column_values(column) for column in rows.columns]
     for number in range(rows.num_rows):
-        sys.stdout.write(",".join(csv_cell(text_of(column[number])) for column in columns) + "\n")
+        texts = (text_of(column[number]) for column in columns)
+        sys.stdout.write(",".join(csv_cell(None if text is None else shown(text)) for text in texts) + "\n")
+
+
+def _shown() -> Callable[[str], str]:
+    """How the text of a cell is written: unchanged in a pipe, escaped on a terminal."""
+    return output.visible if sys.stdout.isatty() else str
 
 
 def csv_cell(text: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Standard output and standard error: any text can be written, and a reader that went away is no failure."""
+"""Standard output and standard error: any text can be written, and a closed pipe is not a failure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ FAILED, INTERRUPTED = 1, 130
 
 
 def run(command: Callable[[], object]) -> int:
-    """Runs a command that ends with `SystemExit`, writes out what it said, and returns its exit code.
+    """Runs a command that ends with `SystemExit`, flushes its output, and returns its exit code.
 
-    If the output cannot be written (a full disk) the code is 1, with a message. If nobody reads it any more,
-    as after `| head`, the command ends quietly; a code that it had by then stays.
+    If the output cannot be written (a full disk), the code is 1, with a message. If the reader has closed the
+    pipe (after `| head`), the command ends quietly and keeps the exit code that it had by then.
     """
     _prepare()
     code = 0
@@ -33,7 +33,7 @@ def run(command: Callable[[], object]) -> int:
 
 
 def end(code: int) -> NoReturn:
-    """Ends the process. At once after a Ctrl-C: threads of libraries that it left at work would abort it."""
+    """Ends the process; at once after a Ctrl-C, because running threads of libraries would abort it."""
     if code != INTERRUPTED:
         sys.exit(code)
     sys.stderr.flush()
@@ -44,7 +44,7 @@ def _code_of(command: Callable[[], object]) -> int:
     try:
         command()
     except SystemExit as ended:
-        # Typer and rich end the program by themselves when the reader went away, and call it a failure.
+        # Typer and rich end the program themselves when the pipe is closed, and report a failure.
         if isinstance(ended.__context__, BrokenPipeError):
             raise ended.__context__ from None
         return ended.code if isinstance(ended.code, int) else FAILED if ended.code else 0
@@ -52,8 +52,8 @@ def _code_of(command: Callable[[], object]) -> int:
 
 
 def _prepare() -> None:
-    """Makes both streams take any text: what their encoding lacks is written as an escape."""
-    # A process that was started with a closed stream has none.
+    """Makes both streams accept any text: characters that their encoding lacks are escaped."""
+    # A process that was started with a closed stream has None.
     sys.stdout = sys.stdout or _nowhere()
     sys.stderr = sys.stderr or _nowhere()
     for stream in (sys.stdout, sys.stderr):
@@ -66,7 +66,7 @@ def _nowhere() -> io.TextIOWrapper:
 
 
 def _give_up(stream: TextIO) -> None:
-    # Python writes out what is left when it ends, and would complain once more.
+    # Python flushes the stream when it exits, and would report the error again.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

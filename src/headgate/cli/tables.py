@@ -8,8 +8,8 @@ from headgate.cli import output
 from headgate.model.named_object import Foreign, View
 
 if TYPE_CHECKING:
-    from headgate.table import Table, TableSnapshot
-    from headgate.view import LakeView
+    from headgate.lake.lake_view import LakeView
+    from headgate.lake.table import Table, TableSnapshot
 
 SHOWN_HISTORY = 10
 TABLE_COLUMNS = ("table", "kind", "rows", "files", "bytes", "columns")
@@ -18,7 +18,7 @@ HISTORY_COLUMNS = ("version", "committed (UTC)", "operation", "rows added", "row
 
 
 def listed_json(view: LakeView, name: str) -> dict[str, Any]:
-    """A table, view or mount as an entry of `headgate tables`."""
+    """A JSON entry of `headgate tables`: a table, view or mount."""
     table = view.table(name)
     if name in view.objects:
         return {"name": name, "kind": table.kind, "columns": _told_columns(table)}
@@ -33,22 +33,22 @@ def listed_json(view: LakeView, name: str) -> dict[str, Any]:
 
 
 def listed_row(table: dict[str, Any]) -> tuple[str, ...]:
-    """A table, view or mount as a line of `headgate tables`. Only a table knows its size."""
+    """A line of `headgate tables`: a table, view or mount. Only a table has a known size."""
     numbers = (f"{table[name]:,}" if name in table else "" for name in ("rows", "files", "bytes"))
     return (table["name"], table["kind"], *numbers, ", ".join(table["columns"] or ()))
 
 
 def _told_columns(table: Table) -> list[str] | None:
-    """The columns of a view or mount: those of a view only Spark knows."""
+    """The columns of a table or mount; None for a view, whose columns only Spark knows."""
     if isinstance(table.definition, View | Foreign):
         return None
     return [f"{field.name} {field.field_type}" for field in table.schema.fields]
 
 
 def table_json(view: LakeView, name: str) -> dict[str, Any]:
-    """All of a table, for programs. `metadata` is the exact file that other engines can be given.
+    """Everything about a table, for programs. `metadata` is the file that other engines can open.
 
-    Of a view or mount, what the log says of it.
+    For a view or mount: its definition in the log.
     """
     if name in view.objects:
         return {"name": name, "version": view.version, **view.objects[name].to_json()}
@@ -69,7 +69,7 @@ def table_json(view: LakeView, name: str) -> dict[str, Any]:
 
 
 def print_table(view: LakeView, name: str) -> None:
-    """All of a table, view or mount, for people."""
+    """Prints everything about a table, view or mount, for people."""
     if name in view.objects:
         _print_object(view, name)
         return
@@ -89,7 +89,7 @@ def print_table(view: LakeView, name: str) -> None:
     output.print_fields(name, fields | properties)
     _print_columns(shown["columns"])
     history = view.table(name).history()[:SHOWN_HISTORY]
-    output.print_rows("Last changes of its rows", HISTORY_COLUMNS, [_history_row(each) for each in history])
+    output.print_rows("Latest changes to rows", HISTORY_COLUMNS, [_history_row(each) for each in history])
 
 
 def _print_object(view: LakeView, name: str) -> None:
@@ -122,13 +122,8 @@ def _columns(table: Table) -> list[dict[str, Any]]:
 
 
 def _size(table: Table) -> dict[str, int]:
-    snapshot = table.snapshot
-    if snapshot is None:
-        return {"rows": 0, "files": 0, "bytes": 0}
-    size = snapshot.size_bytes
-    if size is None:  # another engine wrote the summary; the manifests know it too
-        size = sum(file.size_bytes for file in table.files())
-    return {"rows": snapshot.rows, "files": snapshot.files, "bytes": size}
+    size = table.size
+    return {"rows": size.rows, "files": size.files, "bytes": size.bytes}
 
 
 def _snapshot_json(snapshot: TableSnapshot) -> dict[str, Any]:

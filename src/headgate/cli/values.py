@@ -1,8 +1,9 @@
-"""Values of Arrow as values of JSON, none of them rounded: as Iceberg writes single values in JSON.
+"""Converts Arrow values to JSON without rounding, in the form that Iceberg uses for single values.
 
-Decimals are text with all their digits; dates, times and timestamps text as in ISO 8601, moments in UTC with
-`+00:00`; binary in hexadecimal; UUIDs in their usual form. A map is an object if its keys are text, else a
-list of pairs. What JSON has no number for (NaN, infinities) is text too.
+Decimals are strings with all digits. Dates, times and timestamps are ISO 8601 strings; timestamps with a zone
+are in UTC with `+00:00`. Binary values are hexadecimal strings, and UUIDs have their usual form. A map is an
+object if its keys are strings, else a list of pairs. NaN and infinities, for which JSON has no number, are
+strings too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def column_values(column: Any) -> list[JsonValue]:
 
 
 def text_of(value: JsonValue) -> str | None:
-    """A value in a cell of text: None for a null, JSON for what is nested."""
+    """A value as the text of a cell: None for a null, JSON for nested values."""
     match value:
         case None | str():
             return value
@@ -74,7 +75,7 @@ def _plain(value: Any) -> JsonValue:
 
 
 def _moments(array: Any) -> list[JsonValue]:
-    """Through Arrow: Python has no years beyond 1 to 9999."""
+    """Converts through Arrow, because Python supports only the years 1 to 9999."""
     if pa.types.is_duration(array.type):
         return list(pc.cast(array, pa.int64()).to_pylist())
     texts = pc.cast(array, pa.string()).to_pylist()
@@ -82,7 +83,7 @@ def _moments(array: Any) -> list[JsonValue]:
     if zoned:
         texts = pc.cast(array.cast(pa.timestamp(array.type.unit)), pa.string()).to_pylist()
     ending = "+00:00" if zoned else ""
-    # What Arrow has no date for either it shows as a number.
+    # A value that Arrow cannot format as a date either appears as a number.
     return [
         text if text is None or text.startswith("<") else text.replace(" ", "T") + ending for text in texts
     ]
@@ -115,7 +116,7 @@ def _maps(array: Any) -> list[JsonValue]:
 
 
 def _cut(values: list[JsonValue], lengths: list[int | None]) -> list[JsonValue]:
-    """Consecutive lists of these lengths; where the length is None, a null."""
+    """Cuts `values` into consecutive lists of these lengths; a length of None yields a null."""
     found: list[JsonValue] = []
     start = 0
     for length in lengths:

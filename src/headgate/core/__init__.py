@@ -1,1 +1,1 @@
-"""Pure decisions: given values, what is to be done. No I/O, no clock, no randomness."""
+"""Pure decisions: given values, what to do. No I/O, no clock, no randomness."""

@@ -1,4 +1,4 @@
-"""Files of other programs, read through Arrow: CSV, JSON lines, Parquet and text."""
+"""Files of other programs: CSV, JSON, Parquet, text."""
 
 import pyarrow as pa
 

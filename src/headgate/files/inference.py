@@ -1,4 +1,4 @@
-"""The columns of a new table, from what the first rows of each file show."""
+"""The columns of a new table, inferred from the first rows of each file."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from headgate.files.source import SourceFile
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(?P<zone>[Zz]|[+-]\d\d:?\d\d)?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 WHOLE_NUMBER = pa.decimal128(38, 0)
-"""The type of whole numbers that no BIGINT holds."""
+"""The type of integers that do not fit a BIGINT."""
 EXACT = pa.uint8()
-"""Stands for whole numbers that a DOUBLE holds exactly, until all are seen: only these go beside fractions.
+"""Marks integers that a DOUBLE represents exactly, until all values are read: only these mix with fractions.
 
-No file has this type here: those of Parquet files are made signed before.
+No file has this type at this point: unsigned types of Parquet files were converted to signed ones before.
 """
 ROUNDED = (
-    "whole numbers that a DOUBLE would round, beside fractions",
-    "say what the column is with --schema: DECIMAL(38, 9) keeps both, DOUBLE rounds",
+    "fractions and integers that a DOUBLE would round",
+    "declare the column with --schema: DECIMAL(38, 9) keeps both, DOUBLE rounds",
 )
-ADVICE = "say what the columns are with --schema, or ingest the files into different tables"
+ADVICE = "declare the columns with --schema, or ingest the files into different tables"
 
 
 def agreed(schemas: Sequence[tuple[SourceFile, pa.Schema]]) -> pa.Schema:
-    """One schema for all files. If they disagree, the `InvalidInputError` names the file and how."""
+    """One schema for all files. If they disagree, the `InvalidInputError` says where."""
     (first, schema), *others = schemas
     for source, other in others:
         _require_same_columns(first, schema, source, other)
@@ -56,7 +56,7 @@ def _disagreement(told: str, one: pa.DataType, other: pa.DataType) -> InvalidInp
 
 
 def is_exact(number: int) -> bool:
-    """Whether a DOUBLE holds a whole number as it is."""
+    """Whether a DOUBLE represents an integer exactly."""
     try:
         return int(float(number)) == number
     except OverflowError:
@@ -64,16 +64,17 @@ def is_exact(number: int) -> bool:
 
 
 def _require_same_columns(first: SourceFile, schema: pa.Schema, source: SourceFile, other: pa.Schema) -> None:
-    for name in schema.names:
-        if name not in other.names:
+    names, others = dict.fromkeys(schema.names), dict.fromkeys(other.names)
+    for name in names:
+        if name not in others:
             raise InvalidInputError(f"{source} has no column {name}, which {first} has", ADVICE)
-    for name in other.names:
-        if name not in schema.names:
-            raise InvalidInputError(f"{source} has a column {name}, which {first} has not", ADVICE)
+    for name in others:
+        if name not in names:
+            raise InvalidInputError(f"{source} has a column {name}, which {first} does not have", ADVICE)
 
 
 def unified(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type that holds the values of both, or None: only numbers are widened."""
+    """The type that can hold the values of both, or None. Only numbers are widened."""
     if one.equals(other) or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -96,7 +97,7 @@ def _unified_numbers(one: pa.DataType, other: pa.DataType) -> pa.DataType | None
     whole = [kind for kind in (one, other) if pa.types.is_integer(kind)]
     if len(whole) == 2:
         return pa.int64()
-    # The rest of a column is not seen here: of a BIGINT nobody knows that all fit.
+    # Only the first rows are known here: a later BIGINT value may not fit.
     return None if any(kind.bit_width == 64 for kind in whole) else pa.float64()
 
 
@@ -115,7 +116,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _settled(kind: pa.DataType) -> pa.DataType:
-    """The type as tables have it: one of which nothing is known is text."""
+    """The type of the table's column; a column with only nulls becomes a string."""
     if pa.types.is_null(kind):
         return pa.string()
     if kind.equals(EXACT):
@@ -132,24 +133,24 @@ def _settled(kind: pa.DataType) -> pa.DataType:
 
 
 def json_schema(rows: Iterable[tuple[int, Any]], source: SourceFile) -> pa.Schema:
-    """The schema of JSON objects; each comes with the number of its line."""
+    """The schema of JSON objects; each comes with its line number."""
     kinds: dict[str, pa.DataType] = {}
     for line, row in rows:
         for name, value in row.items():
             known, seen = kinds.get(name, pa.null()), json_type(value)
             both = None if seen is None else unified(known, seen)
             if seen is None:
-                told = f"column {name} has a value that no type holds: a mixed list, or too many digits"
+                told = f"column {name} has a value that fits no type: a mixed list, or too many digits"
                 raise InvalidInputError(f"{source}, line {line}: {told}", ADVICE)
             if both is None:
-                told = f"column {name} is {_shown(seen)}, but {_shown(known)} before"
+                told = f"column {name} is {_shown(seen)}, but {_shown(known)} in earlier lines"
                 raise _disagreement(f"{source}, line {line}: {told}", known, seen)
             kinds[name] = both
     return pa.schema(list(kinds.items()))
 
 
 def json_type(value: Any) -> pa.DataType | None:
-    """The type of a JSON value; None if no type holds it, as for a list of texts and numbers."""
+    """The type of a JSON value; None if no type fits, as for a list of strings and numbers."""
     match value:
         case None:
             return pa.null()

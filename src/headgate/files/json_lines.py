@@ -1,4 +1,4 @@
-"""Files of JSON lines: an object on each line."""
+"""Files of JSON lines: one object per line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from headgate.errors import InvalidInputError
 from headgate.files.inference import json_schema
 from headgate.files.source import OnBytes, SourceFile
 from headgate.files.text_value import ADVICE, from_text, is_bytes
+from headgate.model.json_object import is_deep
 
 BLOCK_BYTES = 8 * 1024 * 1024
 SAMPLE_BYTES = 1024 * 1024
+MAX_DEPTH = 50
+"""How deeply lists and objects may be nested: more deeply than any type of a table."""
+_TOO_DEEP = f"lists or objects are nested more than {MAX_DEPTH} levels deep"
 _OTHER_KIND = re.compile(r"Column\(/(?P<column>.*)\) changed from (?P<wanted>\w+) to (?P<given>\w+)")
 
 
 def sampled_schema(source: SourceFile) -> pa.Schema:
-    """The columns of a file, their types as its first rows show them."""
+    """The columns of a file, with types inferred from its first rows."""
     first_line, block = next(_blocks(source, SAMPLE_BYTES, lambda _: None), (1, b""))
     rows = [
         (number, _object(line, source, number))
@@ -32,7 +36,7 @@ def sampled_schema(source: SourceFile) -> pa.Schema:
 
 
 def batches(source: SourceFile, wanted: pa.Schema, on_bytes: OnBytes) -> Iterator[pa.Table]:
-    """The rows of a file as `wanted` has them; what is missing is null.
+    """The rows of a file with the columns of `wanted`; missing values are null.
 
     The `InvalidInputError` names the file and the line.
     """
@@ -48,7 +52,7 @@ def batches(source: SourceFile, wanted: pa.Schema, on_bytes: OnBytes) -> Iterato
 
 
 def _blocks(source: SourceFile, size_bytes: int, on_bytes: OnBytes) -> Iterator[tuple[int, bytes]]:
-    """Whole lines of about so many bytes, with the number of the first."""
+    """Whole lines of about `size_bytes` bytes, with the number of the first line."""
     line, rest = 1, b""
     with source.opened(on_bytes) as file:
         while data := file.stream.read(size_bytes):
@@ -56,8 +60,8 @@ def _blocks(source: SourceFile, size_bytes: int, on_bytes: OnBytes) -> Iterator[
             whole, end, tail = (rest + data).rpartition(b"\n")
             if line == 1 and (whole or tail).lstrip()[:1] == b"[":
                 raise InvalidInputError(
-                    f"{source} is one JSON array, not JSON lines",
-                    f"make lines of it, as with jq -c '.[]' {source}",
+                    f"{source} contains one JSON array instead of JSON lines",
+                    f"convert it to lines, for example with jq -c '.[]' {source}",
                 )
             if end:
                 yield line, whole + end
@@ -76,17 +80,17 @@ def _parsed(block: bytes, readable: pa.Schema) -> pa.Table:
 
 
 def _readable(kind: pa.DataType, column: str, source: SourceFile) -> pa.DataType:
-    """The type that Arrow reads from JSON, from which `kind` is made afterwards."""
+    """The type that Arrow reads from JSON, which is then converted to `kind`."""
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_readable(kind.value_type, f"{column}.element", source))
     if pa.types.is_struct(kind):
         return pa.struct([(f.name, _readable(f.type, f"{column}.{f.name}", source)) for f in kind])
     if pa.types.is_map(kind) or (is_bytes(kind) and "." in column):
         raise InvalidInputError(
-            f"{source}: column {column} of the table is {kind}, which is not read from JSON",
+            f"{source}: column {column} of the table is {kind}, which cannot be read from JSON",
             "use Parquet, or --spark",
         )
-    # Arrow has no dates in JSON, and would drop the zone of a timestamp.
+    # Arrow reads no dates from JSON, and would drop the time zone of a timestamp.
     as_text = pa.types.is_temporal(kind) or pa.types.is_large_string(kind)
     return pa.string() if as_text or is_bytes(kind) else kind
 
@@ -104,7 +108,7 @@ def _converted(rows: pa.Table, wanted: pa.Schema, source: SourceFile, first_line
 def _refusal(
     source: SourceFile, first_line: int, block: bytes, readable: pa.Schema, whole: pa.ArrowInvalid
 ) -> InvalidInputError:
-    """Names the first line that cannot be read by itself."""
+    """The error for the first line that cannot be read on its own."""
     for number, line in enumerate(block.splitlines(), first_line):
         if not line.strip():
             continue
@@ -115,7 +119,7 @@ def _refusal(
             unknown = sorted(set(row) - set(readable.names))
             problem = f"column {unknown[0]} is not in the table" if unknown else _in_words(error)
             return InvalidInputError(f"{source}, line {number}: {problem}", ADVICE)
-    return InvalidInputError(f"{source}, from line {first_line} on: {whole}", ADVICE)
+    return InvalidInputError(f"{source}, starting at line {first_line}: {whole}", ADVICE)
 
 
 def _in_words(error: pa.ArrowInvalid) -> str:
@@ -130,6 +134,10 @@ def _object(line: bytes, source: SourceFile, number: int) -> dict[str, Any]:
         row = json.loads(line)
     except ValueError as error:
         raise InvalidInputError(f"{source}, line {number} is not JSON: {error}", ADVICE) from error
+    except RecursionError as error:
+        raise InvalidInputError(f"{source}, line {number}: {_TOO_DEEP}", ADVICE) from error
     if not isinstance(row, dict):
         raise InvalidInputError(f"{source}, line {number} is not a JSON object", ADVICE)
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and is_deep(row, MAX_DEPTH):
+        raise InvalidInputError(f"{source}, line {number}: {_TOO_DEEP}", ADVICE)
     return row

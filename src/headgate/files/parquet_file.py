@@ -1,4 +1,4 @@
-"""Parquet files of other programs."""
+"""Parquet files that other programs wrote."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 
 from headgate.errors import InvalidInputError
 from headgate.files.source import OnBytes, SourceFile
-from headgate.iceberg.arrow import signed
+from headgate.iceberg.schema.arrow import signed
 
 BATCH_ROWS = 64 * 1024
 
 
 def sampled_schema(source: SourceFile) -> pa.Schema:
-    """The columns of a file, as its footer tells; without the ids that its table gave them."""
+    """The columns of a file according to its footer, without the field ids of the table that it came from."""
     with _opened(source) as file:
         return pa.schema([pa.field(f.name, _without_ids(f.type), f.nullable) for f in file.schema_arrow])
 
@@ -42,7 +42,7 @@ def _opened(source: SourceFile) -> pq.ParquetFile:
         return pq.ParquetFile(source.path)
     except (pa.ArrowInvalid, OSError) as error:
         raise InvalidInputError(
-            f"{source} is not a Parquet file: {error}", "replace the file, or say what it is with --format"
+            f"{source} is not a Parquet file: {error}", "replace the file, or pass its format with --format"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""The rows of files, batch after batch, as a table has them."""
+"""The rows of files in batches, with the columns of a table."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from headgate.files import csv_file, json_lines, parquet_file, text_file
 from headgate.files.csv_file import Dialect
 from headgate.files.inference import agreed
 from headgate.files.source import OnBytes, SourceFile
-from headgate.iceberg.arrow import fitted
-from headgate.model.file_format import Format
+from headgate.iceberg.schema.arrow import fitted
+from headgate.model.named_object import Format
 
 OnProgress: TypeAlias = Callable[[int, int, int], None]
-"""Is told, each time anew: the bytes that were read, those of all files, and the rows so far."""
+"""Gets the current totals: bytes read so far, bytes of all files, and rows so far."""
 
 
 def inferred(sources: Sequence[SourceFile], dialect: Dialect) -> pa.Schema:
-    """The columns that all files agree on, as their first rows show them."""
+    """The columns that all files agree on, inferred from their first rows."""
     schema = agreed([(source, _sampled(source, dialect)) for source in sources])
     if not schema.names:
-        raise InvalidInputError(f"{sources[0]} has no columns", "say what they are with --schema")
+        raise InvalidInputError(f"{sources[0]} has no columns", "declare them with --schema")
     return schema
 
 
@@ -50,7 +50,7 @@ def _unreadable(source: SourceFile, error: OSError) -> InvalidInputError:
 
 
 def _readable(source: SourceFile, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The batches; a file that cannot be read, or decompressed, is named."""
+    """The batches. If a file cannot be read or decompressed, the error names it."""
     try:
         yield from batches
     except OSError as error:
@@ -59,7 +59,7 @@ def _readable(source: SourceFile, batches: Iterator[pa.Table]) -> Iterator[pa.Ta
 
 @dataclass
 class FileRows:
-    """The rows of all files, one batch after the other, with the columns of `schema`."""
+    """The rows of all files, batch by batch, with the columns of `schema`."""
 
     table: str
     schema: Schema
@@ -70,7 +70,7 @@ class FileRows:
     bytes_read: int = 0
 
     def reader(self) -> pa.RecordBatchReader:
-        """Each batch is read when it is asked for."""
+        """Reads each batch on demand."""
         wanted = schema_to_pyarrow(self.schema, include_field_ids=False)
         exact = fitted(wanted.empty_table(), self.schema, self.table).schema
         return pa.RecordBatchReader.from_batches(exact, self._batches(wanted))
@@ -107,14 +107,14 @@ class FileRows:
         try:
             return fitted(batch, self.schema, self.table)
         except InvalidInputError:
-            # Columns that do not fit are those of the whole file; a value that does not is in some row.
+            # A column that does not fit concerns the whole file; a value that does not fit is in one row.
             fitted(batch.slice(0, 0), self.schema, f"{self.table} ({source})")
             wrong = self._first_misfit(batch)
             place = f"{self.table} ({source}, row {first_row + wrong})"
             return fitted(batch.slice(wrong, 1), self.schema, place)
 
     def _first_misfit(self, batch: pa.Table) -> int:
-        """The first row that does not fit, of a batch that does not."""
+        """The first row that does not fit, in a batch that does not fit as a whole."""
         start, end = 0, batch.num_rows
         while end - start > 1:
             middle = (start + end) // 2

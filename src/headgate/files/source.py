@@ -1,4 +1,4 @@
-"""The files that rows come from: which they are, of which format, and how much of them was read."""
+"""The files that rows come from: their paths, formats and sizes, and how much of them was read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from headgate.errors import InvalidInputError
-from headgate.model.file_format import Format
+from headgate.model.named_object import Format
 
 ENDINGS = {
     ".csv": Format.CSV,
@@ -24,7 +24,7 @@ ENDINGS = {
 }
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 OnBytes: TypeAlias = Callable[[int], None]
-"""Is told how many bytes of a file were read since the last time."""
+"""Gets the number of bytes that were read from a file since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SourceFile:
 
     @contextmanager
     def opened(self, on_bytes: OnBytes) -> Iterator[Opened]:
-        """The file as Arrow reads it, decompressed if its ending says so. Closed after the block."""
+        """Opens the file for Arrow, decompressed according to its extension. Closes it after the block."""
         kind = self.path.suffix.lower()
         with _raw(self.path) as raw:
             stream = pa.CompressedInputStream(raw, COMPRESSED[kind]) if kind in COMPRESSED else raw
@@ -51,7 +51,7 @@ class SourceFile:
 
 @dataclass(slots=True)
 class Opened:
-    """A file that is being read. `raw` knows the position, unless it is a pipe."""
+    """A file that is being read. `raw` knows the position, except for a pipe."""
 
     stream: Any
     raw: Any
@@ -59,7 +59,7 @@ class Opened:
     told: int = 0
 
     def tell(self) -> None:
-        """Says how much was read since the last time."""
+        """Reports how much was read since the last call."""
         if self.raw is not None:
             reached = self.raw.tell()
             self.on_bytes(reached - self.told)
@@ -67,30 +67,30 @@ class Opened:
 
 
 def _raw(path: Path) -> Any:
-    # Arrow's own file where there can be one: a Python file can be let go by a thread of Arrow's while the
-    # process ends, which aborts it. Pipes have no position, and Arrow wants one.
+    # Use Arrow's own file where possible: one of Arrow's threads may release a Python file while the process
+    # exits, which aborts the process. Pipes have no position, which Arrow's own file requires.
     return pa.OSFile(str(path)) if path.is_file() else pa.PythonFile(path.open("rb"), mode="r")
 
 
 def find_sources(patterns: Sequence[str], wanted: Format | None) -> tuple[SourceFile, ...]:
-    """The files that the patterns name, in their order, those of a glob sorted; each once.
+    """The files that match the patterns, each once, in the order of the patterns; those of a glob are sorted.
 
-    The format is the one that is wanted, or else that of the ending. `InvalidInputError` names what is
-    missing, or has no format.
+    The format is `wanted`, or else inferred from the file extension. `InvalidInputError` names a file that is
+    missing, or whose format is unknown.
     """
     paths: dict[Path, Path] = {}
     for pattern in patterns:
         for path in _matching(pattern):
-            paths.setdefault(path.resolve(), path)  # two spellings of a path are one file
+            paths.setdefault(path.resolve(), path)  # two spellings of a path are the same file
     if not paths:
-        raise InvalidInputError("no files are given", "name some, or a pattern such as 'orders/*.csv'")
+        raise InvalidInputError("no files were given", "name some, or pass a pattern such as 'orders/*.csv'")
     return tuple(SourceFile(path, wanted or _format_of(path), path.stat().st_size) for path in paths.values())
 
 
 def _matching(pattern: str) -> list[Path]:
     path = Path(pattern)
     if path.is_dir():
-        raise InvalidInputError(f"{pattern} is a directory", f"name its files: '{path / '*'}'")
+        raise InvalidInputError(f"{pattern} is a directory", f"pass its files: '{path / '*'}'")
     if path.exists():
         return [path]
     found = [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]  # noqa: PTH207 — of any root
@@ -105,17 +105,18 @@ def _format_of(path: Path) -> Format:
     known = ENDINGS.get(_ending(path))
     if known is None:
         raise InvalidInputError(
-            f"{path}: its ending does not tell the format", "give --format csv, json, parquet or text"
+            f"{path}: cannot infer the format from the file extension",
+            "pass --format csv, json, parquet or text",
         )
     return known
 
 
 def has_format(path: Path, wanted: Format) -> bool:
-    """Whether a file is one of this format by its ending; every file may be text."""
+    """Whether a file has this format according to its extension; any file can be text."""
     return wanted is Format.TEXT or ENDINGS.get(_ending(path)) is wanted
 
 
 def _ending(path: Path) -> str:
-    """The ending of the name, without that of a compression."""
+    """The file extension, without that of a compression."""
     plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return plain.suffix.lower()

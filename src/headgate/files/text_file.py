@@ -1,4 +1,4 @@
-"""Text files: a row for each line, in one column."""
+"""Text files: one row per line, in one column."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headgate.files.source import OnBytes, SourceFile
 
 BLOCK_BYTES = 8 * 1024 * 1024
 COLUMN = "value"
-"""What Spark calls it."""
+"""The name that Spark uses."""
 SCHEMA = pa.schema([(COLUMN, pa.string())])
 
 
 def batches(source: SourceFile, on_bytes: OnBytes) -> Iterator[pa.Table]:
-    """The lines of a file in UTF-8, without their ends; the `InvalidInputError` names file and line."""
+    """The lines of a UTF-8 file, without line ends. The `InvalidInputError` names the file and the line."""
     first, rest = 1, b""
     with source.opened(on_bytes) as file:
         while data := file.stream.read(BLOCK_BYTES):
@@ -35,7 +35,7 @@ def _rows(lines: list[bytes], source: SourceFile, first: int) -> pa.Table:
         texts = [line.decode() for line in lines]
     except UnicodeDecodeError:
         wrong = next(number for number, line in enumerate(lines, first) if not _is_text(line))
-        raise InvalidInputError(f"{source}, line {wrong} is not UTF-8", "convert the file") from None
+        raise InvalidInputError(f"{source}, line {wrong} is not UTF-8", "convert the file to UTF-8") from None
     return pa.table({COLUMN: pa.array(texts, pa.string())})
 
 

@@ -1,8 +1,8 @@
-"""Values that files carry as text, because neither CSV nor JSON has a type for them.
+"""Values that files contain as strings, because neither CSV nor JSON has a type for them.
 
-They are written as Iceberg writes single values in JSON: binary, fixed and UUID in hexadecimal or the usual
-form of a UUID, times and dates as in ISO 8601. A timestamp without a zone, where the table wants a moment,
-is in UTC.
+They have the form that Iceberg uses for single values in JSON: hexadecimal for binary and fixed, the usual
+form for UUIDs, ISO 8601 for times and dates. A timestamp without a time zone is read as UTC if the column of
+the table has a time zone.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 
 from headgate.errors import InvalidInputError
 
-ADVICE = "correct the file, or say other types with --schema"
+ADVICE = "correct the file, or declare other types with --schema"
 _ZONE = r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$"
 
 
 def is_bytes(kind: pa.DataType) -> bool:
-    """Whether values of this type are bytes, which are written as hexadecimal text."""
+    """Whether values of this type are bytes, which files contain as hexadecimal strings."""
     checks = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
     return isinstance(kind, pa.UuidType) or any(check(kind) for check in checks)
 
@@ -29,7 +29,7 @@ def is_moment(kind: pa.DataType) -> bool:
 
 
 def from_text(values: pa.ChunkedArray, kind: pa.DataType, first_row: int, column: str) -> pa.ChunkedArray:
-    """Texts as values of `kind`. The `InvalidInputError` names the first row that is none."""
+    """Converts strings to `kind`. The `InvalidInputError` names the first row that cannot be converted."""
     if values.type.equals(kind):
         return values
     try:

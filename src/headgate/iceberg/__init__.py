@@ -1,1 +1,1 @@
-"""Iceberg tables: metadata bytes and our values, on pyiceberg's models of schemas, specs and expressions."""
+"""Iceberg tables and no engine: metadata bytes, schemas, predicates, planning."""

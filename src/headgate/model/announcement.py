@@ -1,7 +1,7 @@
-"""What a running transaction tells others about itself: `control/timeline/<txid>.json`.
+"""What a running transaction announces about itself: `control/timeline/<txid>.json`.
 
-Advice. Nothing that is committed depends on it: whoever does not see an announcement, or ignores one, may do
-work in vain, and is stopped by the conflict rules when it commits.
+Announcements are advisory. Nothing that is committed depends on them: a transaction that does not see an
+announcement, or ignores it, may work in vain, and the conflict rules stop it when it commits.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from headgate.errors import CorruptLakeError, UnsupportedError
+from headgate.model.footprint import Upserted
 from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.json_object import Json, JsonObject, encode, timestamp
 
 ANNOUNCEMENT_FORMAT = 1
 MAX_NAMED = 1024
-"""How many files and paths of a table an announcement names; beyond that it names none."""
+"""How many files and paths of a table an announcement names; if there are more, it names none."""
 MISSED_HEARTBEATS = 6
-"""After how many intervals without a heartbeat a transaction is taken for dead."""
+"""After how many intervals without a heartbeat a transaction is considered dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,10 @@ class Intent:
     """What a transaction is about to do to one table.
 
     `kind` is the operation (`overwrite`, `delete`, …, or the name of a table service), `table` the uuid.
-    `paths` are the virtual paths that it touches; empty: not known yet. `files` are marks
-    (`model.footprint.file_mark`) of the files that it may change or remove; None: not known, or too many.
-    `by_position`: it marks rows as deleted and leaves the files as they are.
+    `paths` are the virtual paths that it touches; empty if they are not known yet. `files` are marks
+    (`model.footprint.file_mark`) of the files that it may change or remove; None if they are unknown or too
+    many. `by_position`: it marks rows as deleted and leaves the files as they are. `upserted`: it adds rows
+    whose keys it does not find, and where it looks for these.
     """
 
     kind: str
@@ -37,6 +39,7 @@ class Intent:
     paths: frozenset[str] = frozenset()
     files: frozenset[str] | None = None
     by_position: bool = False
+    upserted: Upserted | None = None
 
     @classmethod
     def of(
@@ -48,8 +51,9 @@ class Intent:
         files: Iterable[str] | None = None,
         *,
         by_position: bool = False,
+        upserted: Upserted | None = None,
     ) -> Intent:
-        """An intent that is small enough to be announced."""
+        """An intent that is small enough for an announcement."""
         touched = frozenset(paths)
         marks = None if files is None else frozenset(files)
         return cls(
@@ -59,10 +63,18 @@ class Intent:
             touched if len(touched) <= MAX_NAMED else frozenset(),
             marks if marks is not None and len(marks) <= MAX_NAMED else None,
             by_position,
+            upserted,
         )
 
+    def after(self, earlier: Intent | None) -> Intent:
+        """The same intent, which keeps where the transaction upserts from its `earlier` intent."""
+        if earlier is None or earlier.upserted is None or earlier.table != self.table:
+            return self
+        # Where two upserts looked is not merged: it may have been anywhere.
+        return replace(self, upserted=earlier.upserted if self.upserted is None else Upserted())
+
     def to_json(self) -> dict[str, Json]:
-        return {
+        fields: dict[str, Json] = {
             "kind": self.kind,
             "name": self.name,
             "table": self.table,
@@ -70,9 +82,13 @@ class Intent:
             "files": None if self.files is None else [*sorted(self.files)],
             "by_position": self.by_position,
         }
+        if self.upserted is not None:
+            fields["upserted"] = self.upserted.to_json()
+        return fields
 
     @classmethod
     def from_json(cls, source: JsonObject) -> Intent:
+        upserted = source.optional_object("upserted")
         return cls(
             kind=source.text("kind"),
             name=source.text("name"),
@@ -80,14 +96,15 @@ class Intent:
             paths=frozenset(source.texts("paths")),
             files=None if source.fields.get("files") is None else frozenset(source.texts("files")),
             by_position=source.fields.get("by_position") is True,
+            upserted=None if upserted is None else Upserted.from_json(upserted),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """A running transaction. `plan` is the pending plan that it carries out, if it does.
+    """A running transaction. `plan` is the pending plan that it carries out, if any.
 
-    `interval` is how often `heartbeat_at` is renewed, by the clock of its own process.
+    `interval` is how often `heartbeat_at` is renewed, measured by the clock of its own process.
     """
 
     txid: TxId
@@ -105,9 +122,9 @@ class Announcement:
         return replace(self, heartbeat_at=now)
 
     def is_alive(self, now: datetime) -> bool:
-        """Whether it was renewed a short while ago, as far as the clocks of two machines can tell.
+        """Whether it was renewed recently, as far as the clocks of two machines show.
 
-        A heartbeat from far in the future says nothing either: its writer may be dead for long, and would be
+        A heartbeat from far in the future does not count: its writer may have died long ago, and would be
         respected until then.
         """
         return abs(now - self.heartbeat_at) <= MISSED_HEARTBEATS * self.interval
@@ -134,7 +151,7 @@ class Announcement:
         if source.number("format") > ANNOUNCEMENT_FORMAT:
             raise UnsupportedError(f"{source.origin} was written by a later release", "upgrade headgate")
         if source.text("txid") != txid.text:
-            raise CorruptLakeError(f"{source.origin} says it is of transaction {source.text('txid')[:80]!r}")
+            raise CorruptLakeError(f"{source.origin} names the transaction {source.text('txid')[:80]!r}")
         plan = source.optional_text("plan")
         if plan is not None and not is_txid(plan):
             raise CorruptLakeError(f"{source.origin}: {plan[:80]!r} is not a transaction id")

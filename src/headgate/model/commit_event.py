@@ -1,4 +1,4 @@
-"""What hooks are told of a commit."""
+"""The event that hooks get for a commit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from headgate.model.json_object import Json, encode
 
 @dataclass(frozen=True, slots=True)
 class CommitEvent:
-    """A commit, for a hook. `id` is the same however often the hook is run for it.
+    """A commit, as a hook gets it. `id` is the same each time the hook runs for it.
 
-    `tables` has for each table its name, what was done to it, and the URI of its metadata; `paths` what was
-    added and removed at each virtual path; `descriptor` who did it, and when.
+    `tables` has for each table its name, what was done to it, and the URI of its metadata; `paths` says what
+    was added and removed at each virtual path; `descriptor` says who committed it, and when.
     """
 
     id: str
@@ -40,5 +40,5 @@ class CommitEvent:
         }
 
     def encode(self) -> bytes:
-        """The event as one line of JSON, without the end of the line."""
+        """The event as one line of JSON, without a line break at the end."""
         return encode(self.to_json())

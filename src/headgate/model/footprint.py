@@ -1,7 +1,7 @@
-"""What a commit did to the files of a table, as much as others need to see whether they meet it.
+"""What a commit did to the files of a table, as far as others need it to detect an overlap.
 
-Bounded: it stands in the record. What does not fit is left out as a whole, and whoever compares must then
-take the worst for granted.
+Its size is bounded, because it is part of the record. What does not fit is left out as a whole, and
+comparisons must then assume the worst.
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 from headgate.errors import CorruptLakeError
+from headgate.model.identifiers import is_key
 from headgate.model.json_object import Json, JsonObject
 
 MAX_PARTITIONS = 256
 MAX_FILES = 512
-"""How many marks each list of files has at most."""
+"""The most marks in each list of files."""
+MAX_READ_FILES = 64
+"""The most marks of read files that a record has for each table, so that frequent readers do not fill it."""
 MAX_POSITION_FILES = 256
 MAX_KEY_BYTES = 256
-"""How long a bound of a key may be."""
+"""The greatest length of a bound of a key."""
 
 _DATA = "/data/L"
 
 SpecPartition: TypeAlias = tuple[int, tuple[Any, ...]]
 """The id of a partition spec, and values of its fields."""
 Marks: TypeAlias = frozenset[str] | None
-"""Files by their marks; None: too many to say, so it can be any."""
+"""Files by their marks; None if there were too many to list, so it can be any file."""
 
 
 def below_table(path: str) -> str:
-    """The path of a file of a table below the directory of the table, as `data/L0-<txid>/…`.
+    """The path of a file of a table, relative to the directory of the table, such as `data/L0-<txid>/…`.
 
-    So what is said of files in a record holds in a replica of the lake too, whose root is another. Partition
+    So what a record says about files is also true in a replica of the lake, which has another root. Partition
     directories have a `=` in their names; none is called `data`.
     """
     _, found, rest = path.rpartition(_DATA)
@@ -41,15 +44,15 @@ def below_table(path: str) -> str:
 
 
 def file_mark(path: str) -> str:
-    """A short name of a data file: two files of one table never share it, for all that matters."""
+    """A short name of a data file. In practice, no two files of a table share it."""
     return hashlib.sha256(below_table(path).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
 class Upserted:
-    """Where an upsert by key has looked: partitions (None: too many), and bounds of its keys by field id.
+    """Where an upsert by key looked: partitions (None: too many), and bounds of its keys by field id.
 
-    A key column without bounds can have had any value, null among them.
+    A key column without bounds may have had any value, including null.
     """
 
     partitions: frozenset[SpecPartition] | None = None
@@ -59,7 +62,7 @@ class Upserted:
     def of(
         cls, partitions: Iterable[SpecPartition] | None, bounds: Mapping[int, tuple[Any, Any]]
     ) -> Upserted:
-        """Bounded: long bounds are left out, and so are the partitions if they are many."""
+        """Bounded: long bounds are left out, and so are the partitions if there are many."""
         found = None if partitions is None else frozenset(partitions)
         return cls(
             found if found is None or len(found) <= MAX_PARTITIONS else None,
@@ -86,18 +89,19 @@ class Upserted:
         )
 
 
-_MARKS = ("removed", "rewritten", "compacted", "deleted", "updated")
+_MARKS = ("removed", "overwritten", "rewritten", "compacted", "deleted", "updated")
 
 
 @dataclass(frozen=True, slots=True)
 class FileFootprint:
-    """What became of the files of a table; None wherever there was too much to say.
+    """What happened to the files of a table; None wherever there was too much to list.
 
-    `added`: partitions that files were added to. The rest are marks of files: `removed` with all their rows;
-    `rewritten` by copy-on-write, the rest of their rows being in other files; `compacted`, all of their rows
-    being in other files; `deleted` and `updated`, files in which rows were changed by position. `upserted` is
-    given by an upsert by key. `positions` are position files that are not in the table, by their
-    paths below its directory.
+    `added` are the partitions to which files were added. The others are marks of files: `removed` with all
+    their rows; `overwritten`, those of them that were not deleted, so that other rows may replace theirs;
+    `rewritten` by copy-on-write, so that their other rows are in other files; `compacted`, so that all of
+    their rows are in other files; `deleted` and `updated`, files in which rows were changed by position.
+    `upserted` is set by an upsert by key, and by a merge that inserts. `positions` are position files that
+    are not in the table, by their paths relative to its directory.
     """
 
     added: frozenset[SpecPartition] | None = field(default_factory=frozenset)
@@ -108,6 +112,7 @@ class FileFootprint:
     updated: Marks = frozenset()
     upserted: Upserted | None = None
     positions: tuple[str, ...] | None = ()
+    overwritten: Marks = frozenset()
 
     @classmethod
     def of(
@@ -115,6 +120,7 @@ class FileFootprint:
         added: Iterable[SpecPartition],
         removed: Iterable[str] = (),
         *,
+        overwritten: Iterable[str] = (),
         rewritten: Iterable[str] = (),
         compacted: Iterable[str] = (),
         deleted: Iterable[str] = (),
@@ -122,7 +128,7 @@ class FileFootprint:
         upserted: Upserted | None = None,
         positions: Sequence[str] = (),
     ) -> FileFootprint:
-        """The footprint of files, given by their paths, in bounded size."""
+        """The footprint of files, given by their paths, with a bounded size."""
         partitions = frozenset(added)
         return cls(
             partitions if len(partitions) <= MAX_PARTITIONS else None,
@@ -133,6 +139,7 @@ class FileFootprint:
             _marks(updated),
             upserted,
             tuple(map(below_table, positions)) if len(positions) <= MAX_POSITION_FILES else None,
+            _marks(overwritten),
         )
 
     def to_json(self) -> dict[str, Json]:
@@ -144,8 +151,10 @@ class FileFootprint:
             if marks is None or marks:
                 fields[name] = None if marks is None else [*sorted(marks)]
         if "removed" in fields:
-            # Says that `removed` means files without any row left; see `from_json`.
+            # Means that `removed` files have no row left, and that `overwritten` are all those that were not
+            # deleted; see `from_json`.
             fields.setdefault("rewritten", [])
+            fields.setdefault("overwritten", [])
         if self.upserted is not None:
             fields["upserted"] = self.upserted.to_json()
         if self.positions is None or self.positions:
@@ -158,14 +167,41 @@ class FileFootprint:
         if "rewritten" not in source.fields:
             # Written when removed and rewritten files were one list: each can be either.
             marks["rewritten"] = marks["removed"]
+        if "overwritten" not in source.fields:
+            # Likewise, from before deleted and overwritten files were distinguished.
+            marks["overwritten"] = marks["removed"]
         upserted = source.optional_object("upserted")
         positions = source.fields.get("positions", [])
         return cls(
             added=_partitions(source, "added"),
             **marks,
             upserted=None if upserted is None else Upserted.from_json(upserted),
-            positions=None if positions is None else source.texts("positions"),
+            positions=None if positions is None else _positions(source),
         )
+
+
+def _positions(source: JsonObject) -> tuple[str, ...]:
+    paths = source.texts("positions")
+    for path in paths:
+        # The path is appended to the directory of the table, and then read, copied or deleted.
+        if not is_key(path):
+            raise CorruptLakeError(
+                f"{source.origin}: {path[:200]!r} is not the path of a file inside the table"
+            )
+    return paths
+
+
+def reads_to_json(reads: Mapping[str, Marks]) -> dict[str, Json]:
+    """The tables that a transaction has read, by uuid, with the marks of the files."""
+    return {uuid: None if marks is None else [*sorted(marks)] for uuid, marks in sorted(reads.items())}
+
+
+def reads_from_json(source: JsonObject, name: str) -> Mapping[str, Marks] | None:
+    """The same, from JSON; None if the record was written before reads were recorded."""
+    if name not in source.fields:
+        return None
+    reads = source.object(name)
+    return {uuid: _texts(reads, uuid) for uuid in reads.fields}
 
 
 def _marks(paths: Iterable[str]) -> Marks:
@@ -182,7 +218,7 @@ def _partitions(source: JsonObject, name: str) -> frozenset[SpecPartition] | Non
     if given is None:
         return None
     if not isinstance(given, list):
-        raise CorruptLakeError(f"{source.origin}: field {name!r} should be a list")
+        raise CorruptLakeError(f"{source.origin}: field {name!r} must be a list")
     return frozenset(_partition(item, source.origin) for item in given)
 
 
@@ -196,7 +232,7 @@ def _bounds(pair: Json, origin: str) -> tuple[Any, Any]:
     match pair:
         case [low, high]:
             return _value(low, origin), _value(high, origin)
-    raise CorruptLakeError(f"{origin}: {str(pair)[:80]} are not two bounds")
+    raise CorruptLakeError(f"{origin}: {str(pair)[:80]} is not a pair of bounds")
 
 
 def sorted_json(partitions: frozenset[SpecPartition]) -> list[Json]:
@@ -247,23 +283,23 @@ def _value(value: Json, origin: str) -> Any:
             return text
         case None | bool() | int() | str():
             return value
-    raise CorruptLakeError(f"{origin}: {str(value)[:80]} is not a value of a partition")
+    raise CorruptLakeError(f"{origin}: {str(value)[:80]} is not a partition value")
 
 
 def shared_partitions(
     ours: Iterable[SpecPartition], theirs: Iterable[SpecPartition]
 ) -> frozenset[SpecPartition]:
-    """Those of `ours` that are also `theirs`, one of which may have been read from a record."""
+    """Those of `ours` that are also in `theirs`, one of which may have been read from a record."""
     there = {_key(partition) for partition in theirs}
     return frozenset(partition for partition in ours if _key(partition) in there)
 
 
 def _key(partition: SpecPartition) -> str:
-    # As it is stored: there NaN equals itself, and values that are kept as text are text.
+    # As it is stored: then NaN equals itself, and values that are stored as strings are strings.
     spec_id, values = partition
     return repr([spec_id, *(_to_json(_unsigned_zero(value)) for value in values)])
 
 
 def _unsigned_zero(value: Any) -> Any:
-    """Zero is one key, whatever its sign."""
+    """Zero is one key, regardless of its sign."""
     return 0.0 if isinstance(value, float) and value == 0 else value

@@ -1,4 +1,4 @@
-"""What `fsck` found, for its caller."""
+"""The result of `fsck`, as a value for callers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be. `kind` is stable, `where` is the key of the object."""
+    """One problem that was found. `kind` is stable, `where` is the key of the object."""
 
     severity: Severity
     kind: str
@@ -30,8 +30,49 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class CutOut:
+    """A transaction whose rows are not part of the lake, although it was once committed as `version`.
+
+    `transaction` is None if it is unknown. `kept_as` is the key of a copy of its record, or of its control
+    entry; None if there is none (yet).
+    """
+
+    version: int
+    transaction: str | None = None
+    kept_as: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What `repair` did with versions whose records were missing from the log, or were others.
+
+    `rebuilt` were rebuilt from their control entries. `divergent` were committed under numbers of lost
+    versions; the lost ones were restored in their place. `lost` were given up: their numbers now belong to
+    records that change nothing. `given_up` are their transactions, as far as they are known; without
+    `accept_loss`, those that it would give up. `missing` could not be rebuilt, and nothing was done about
+    them. `stale` is published metadata that contradicts the log, which `accept_loss` would remove;
+    `unpublished` was removed or replaced. `version` is the newest version now.
+    """
+
+    place: str
+    version: int
+    rebuilt: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+    divergent: tuple[CutOut, ...] = ()
+    given_up: tuple[CutOut, ...] = ()
+    stale: tuple[str, ...] = ()
+    unpublished: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether no version is missing any more, and nothing that is published contradicts the log."""
+        return not (self.missing or self.stale)
+
+
+@dataclass(frozen=True, slots=True)
 class FsckReport:
-    """What `Lake.fsck` found. `version` is the newest one in the log; `checked` counts what was looked at."""
+    """What `Lake.fsck` found. `version` is the newest one in the log; `checked` counts what was checked."""
 
     place: str
     version: int
@@ -48,5 +89,5 @@ class FsckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is broken; there may be notes."""
+        """Whether nothing is broken; there may still be notes."""
         return not self.damage

@@ -11,18 +11,18 @@ InstantState: TypeAlias = Literal["requested", "inflight", "completed", "cancell
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A transaction or a planned table service, with what became of it so far.
+    """A transaction or a planned table service, and its state.
 
     | state | |
     |---|---|
-    | `requested` | a plan that nobody is known to be carrying out |
-    | `inflight` | a transaction that is running, or a plan that one is carrying out |
-    | `completed` | a commit; a plan whose work was committed |
-    | `cancelled` | a transaction that cannot commit any more; a plan that was given up |
+    | `requested` | a plan that, as far as is known, nobody is carrying out |
+    | `inflight` | a transaction that is running, or a plan that a transaction is carrying out |
+    | `completed` | a commit, or a plan whose work was committed |
+    | `cancelled` | a transaction that can no longer commit, or a plan that was given up |
 
-    `version` is the one that it became, and `base` the one that it began on. What is not known is None, or
-    empty: nothing but its id is known of a transaction that was cancelled. `heartbeat_age_seconds` is how
-    long ago a running one was heard of, as far as the clocks of two machines can tell.
+    `version` is the version that it became, and `base` the one that it began on. What is unknown is None, or
+    empty: of a cancelled transaction, only the id is known. `heartbeat_age_seconds` is the time since the
+    last heartbeat of a running one, as far as the clocks of two machines show.
     """
 
     txid: str

@@ -1,6 +1,11 @@
-"""Reading JSON objects that came from storage: every surprise is a `CorruptLakeError` that names the object.
+"""Reads JSON objects from storage: anything unexpected is a `CorruptLakeError` that names the object.
 
-Writing is canonical (sorted keys, no spaces), so that equal values are equal bytes.
+Writing is canonical (sorted keys, no spaces), so that equal values have equal bytes.
+
+Why no codec library: a reader has one line per field, and a library would not make it shorter. msgspec 0.21,
+for example, writes some floats and timestamps as other bytes (1e-05 as 0.00001), and drops the fields of
+later releases, which control entries keep. A value whose stored form differs from its fields (ids, fields
+that may be wrong without harm) needs a second class with all fields once more.
 """
 
 from __future__ import annotations
@@ -10,16 +15,18 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from headgate.errors import CorruptLakeError
 from headgate.model.identifiers import MAX_NUMBER, Version
+from headgate.model.limits import JSON_LISTS, JSON_VALUES
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 T = TypeVar("T")
 
 MAX_DEPTH = 100
-"""How deep lists and objects may lie in each other. What is read must also be possible to write and print."""
+"""How deep lists and objects may be nested. What is read must also be possible to write and print."""
 
 
 def encode(value: Json) -> bytes:
@@ -28,19 +35,21 @@ def encode(value: Json) -> bytes:
 
 
 def digest(data: bytes) -> str:
-    """The fingerprint of an object's bytes, as written into the next record."""
+    """The fingerprint of an object's bytes, as it is written into the next record."""
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 def timestamp(at: datetime) -> str:
-    """A moment as text: UTC, microseconds, a fixed width."""
+    """A timestamp as text: UTC, microseconds, a fixed width."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _is_deep(value: dict[str, Json]) -> bool:
+def is_deep(value: dict[str, Json], most: int) -> bool:
+    """Whether lists and objects are nested more than `most` deep."""
     layer: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        # By their exact types, which is what JSON makes: a record of many partitions has thousands of these.
+    for _ in range(most):
+        # Compares exact types, which are what JSON yields: a record of many partitions has thousands of
+        # these.
         layer = [
             item
             for outer in layer
@@ -52,32 +61,49 @@ def _is_deep(value: dict[str, Json]) -> bool:
     return True
 
 
+_NAMES: Mapping[type, str] = MappingProxyType(
+    {
+        bool: "true or false",
+        int: "an integer",
+        float: "a number",
+        str: "a string",
+        list: "a list",
+        dict: "an object",
+        type(None): "null",
+    }
+)
+"""What errors call the types of JSON values."""
+
+
 @dataclass(frozen=True, slots=True)
 class JsonObject:
-    """A JSON object together with the name of the place it came from."""
+    """A JSON object together with the name of the object that it came from."""
 
     fields: Mapping[str, Json]
     origin: str
 
     @classmethod
     def parse(cls, data: bytes, origin: str) -> JsonObject:
+        _require_few_values(origin, data)
         try:
-            value = json.loads(data.decode())  # given bytes, it would take other encodings than UTF-8 too
+            value = json.loads(data.decode())  # given bytes, it would accept other encodings than UTF-8 too
             if b"\\ud" in data or b"\\uD" in data:
-                encode(value)  # half of a surrogate pair can be written as an escape, and has no encoding
+                encode(value)  # half of a surrogate pair can be written as an escape, but cannot be encoded
         except (ValueError, RecursionError) as error:
             raise CorruptLakeError(f"{origin} is not JSON: {error}") from error
         if not isinstance(value, dict):
-            raise CorruptLakeError(f"{origin} holds a JSON {type(value).__name__}, not an object")
-        if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
-            raise CorruptLakeError(f"{origin} has lists or objects more than {MAX_DEPTH} deep in each other")
+            raise CorruptLakeError(f"{origin} must contain an object, not {_NAMES[type(value)]}")
+        if data.count(b"[") + data.count(b"{") > MAX_DEPTH and is_deep(value, MAX_DEPTH):
+            raise CorruptLakeError(f"{origin} has lists or objects nested more than {MAX_DEPTH} deep")
         return cls(value, origin)
 
     def _typed(self, name: str, kind: type[T], value: Json) -> T:
+        if type(value) is kind:  # nearly always
+            return value
         # bool is a subclass of int, and never what a number field means.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             raise CorruptLakeError(
-                f"{self.origin}: field {name!r} should be a {kind.__name__}, but is {json.dumps(value)[:80]}"
+                f"{self.origin}: field {name!r} must be {_NAMES[kind]}, not {json.dumps(value)[:80]}"
             )
         return value
 
@@ -92,9 +118,11 @@ class JsonObject:
     def number(self, name: str) -> int:
         number = self._typed(name, int, self._value(name))
         if number < 0:
-            raise CorruptLakeError(f"{self.origin}: field {name!r} should not be negative, but is {number}")
+            raise CorruptLakeError(f"{self.origin}: field {name!r} must not be negative, but is {number}")
         if number > MAX_NUMBER:
-            raise CorruptLakeError(f"{self.origin}: field {name!r} is larger than any number we write")
+            raise CorruptLakeError(
+                f"{self.origin}: field {name!r} is larger than any number that Headgate writes"
+            )
         return number
 
     def version(self, name: str) -> Version:
@@ -103,10 +131,12 @@ class JsonObject:
     def moment(self, name: str) -> datetime:
         text = self.text(name)
         try:
-            # To UTC at once: a moment at the edge of the calendar has no other form.
+            # To UTC immediately: a timestamp at the edge of the calendar has no other form.
             return datetime.fromisoformat(text).astimezone(UTC)
         except (ValueError, OverflowError) as error:
-            raise CorruptLakeError(f"{self.origin}: field {name!r} is not a time: {text[:80]!r}") from error
+            raise CorruptLakeError(
+                f"{self.origin}: field {name!r} is not a timestamp: {text[:80]!r}"
+            ) from error
 
     def optional_text(self, name: str) -> str | None:
         return None if self.fields.get(name) is None else self.text(name)
@@ -122,34 +152,46 @@ class JsonObject:
         return None if self.fields.get(name) is None else self.object(name)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """A list of strings; an absent field is an empty one."""
+        """A list of strings; a missing field is an empty list."""
         value: list[Json] = self._typed(name, list, self.fields.get(name, []))
         return tuple(self._typed(name, str, item) for item in value)
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """A list of numbers; an absent field is an empty one."""
+        """A list of numbers; a missing field is an empty list."""
         value: list[Json] = self._typed(name, list, self.fields.get(name, []))
         return tuple(self._typed(name, int, item) for item in value)
 
     def text_by_name(self, name: str) -> dict[str, str]:
-        """An object of strings; an absent field is an empty one."""
+        """An object with string values; a missing field is an empty object."""
         value: dict[str, Json] = self._typed(name, dict, self.fields.get(name, {}))
         return {key: self._typed(name, str, item) for key, item in value.items()}
 
     def unknown(self, *known: str) -> dict[str, Json]:
-        """The fields that this release does not know, to be written back untouched."""
-        return {name: value for name, value in self.fields.items() if name not in known}
+        """The fields that this release does not know, to be written back unchanged."""
+        names = frozenset(known)
+        return {name: value for name, value in self.fields.items() if name not in names}
 
     def objects(self, name: str) -> Iterator[JsonObject]:
-        """A list of objects; an absent field is an empty one."""
+        """A list of objects; a missing field is an empty list."""
         value: list[Json] = self._typed(name, list, self.fields.get(name, []))
         for position, item in enumerate(value):
             inside: dict[str, Json] = self._typed(name, dict, item)
             yield JsonObject(inside, f"{self.origin}, {name}[{position}]")
 
     def objects_by_name(self, name: str) -> Iterator[tuple[str, JsonObject]]:
-        """The objects inside an object; an absent field is an empty one."""
+        """The objects inside an object; a missing field is an empty object."""
         if name in self.fields:
             inside = self.object(name)
             for key in inside.fields:
                 yield key, inside.object(key)
+
+
+def _require_few_values(key: str, data: bytes) -> None:
+    """Raises `CorruptLakeError` if JSON has more values than allowed; called before it is parsed."""
+    # Those in strings count as well: honest objects are far below these limits.
+    lists, values = data.count(b"{") + data.count(b"["), data.count(b",")
+    if lists > JSON_LISTS or values > JSON_VALUES:
+        raise CorruptLakeError(
+            f"{key} has {lists:,} lists and objects, and {values:,} values; the limits are {JSON_LISTS:,} "
+            f"and {JSON_VALUES:,}"
+        )

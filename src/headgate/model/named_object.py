@@ -1,6 +1,7 @@
 """Views and mounts as the log knows them: named objects without rows of their own.
 
-They share the names of tables. What they show is worked out when they are read; the log has what they mean.
+They share one namespace with tables. Their rows are computed when they are read; the log has only
+definitions. Also the formats of files of other programs.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from headgate.errors import CorruptLakeError
-from headgate.model.file_format import Format
 from headgate.model.json_object import Json, JsonObject
+from headgate.model.table import stored_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +32,18 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class CsvMount:
-    """A directory of CSV files. `columns` is an Iceberg schema as JSON; without `header` they are by place.
+    """A directory of CSV files. `columns` is an Iceberg schema as JSON; without `header`, they go by
+    position.
 
-    Without a `delimiter` it is a comma, and a tab in files that end in `.tsv`.
+    Without a `delimiter` it is a comma, and a tab in files whose names end in `.tsv`. A quoted cell spans at
+    most `max_cell_lines` lines; without it, as many as the release that reads it allows.
     """
 
     directory: str
     columns: Mapping[str, Json]
     header: bool = True
     delimiter: str | None = None
+    max_cell_lines: int | None = None
 
     @property
     def kind(self) -> str:
@@ -55,6 +59,8 @@ class CsvMount:
             fields["header"] = False
         if self.delimiter is not None:
             fields["delimiter"] = self.delimiter
+        if self.max_cell_lines is not None:
+            fields["max_cell_lines"] = self.max_cell_lines
         return fields
 
 
@@ -80,7 +86,7 @@ class HostMount:
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """What a later release made. It can be listed, renamed, replaced and dropped, but not read."""
+    """An object that a later release created. You can list, rename, replace and drop it, but not read it."""
 
     kind: str
     fields: Mapping[str, Json]
@@ -119,7 +125,7 @@ class NamedObject:
 
 _KNOWN_FIELDS: Mapping[str, tuple[str, ...]] = {
     "view": ("sql",),
-    "csv": ("directory", "columns", "header", "delimiter"),
+    "csv": ("directory", "columns", "header", "delimiter", "max_cell_lines"),
     "host": ("directory", "format", "columns"),
 }
 
@@ -135,6 +141,7 @@ def _definition(source: JsonObject) -> Definition:
                 source.object("columns").fields,
                 source.fields.get("header") is not False,
                 source.optional_text("delimiter"),
+                source.optional_number("max_cell_lines"),
             )
         case "host" if source.text("format") in {known.value for known in Format}:
             return HostMount(
@@ -145,7 +152,7 @@ def _definition(source: JsonObject) -> Definition:
 
 
 class ObjectAction(Enum):
-    """What a commit does to a named object. The value is what stands on storage."""
+    """What a commit does to a named object. The value is stored."""
 
     CREATE = "create"
     REPLACE = "replace"
@@ -155,10 +162,10 @@ class ObjectAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ObjectCommit:
-    """A named object in a record: what it is after the commit; before it, if it is dropped.
+    """A named object in a record: its definition after the commit, or before it, if it is dropped.
 
-    `name` is the one after the commit; `renamed_from` the one before, if it is another. An object that is
-    renamed may be replaced at once.
+    `name` is the name after the commit; `renamed_from` the one before, if it changed. An object that is
+    renamed may be replaced at the same time.
     """
 
     name: str
@@ -182,11 +189,21 @@ class ObjectCommit:
     def from_json(cls, source: JsonObject) -> ObjectCommit:
         action = source.text("action")
         if action not in {known.value for known in ObjectAction}:
-            raise CorruptLakeError(f"{source.origin}: {action!r} is not something that is done to an object")
+            raise CorruptLakeError(f"{source.origin}: {action!r} is not a known action on an object")
+        before = source.optional_text("renamed_from")
         return cls(
-            name=source.text("name"),
+            name=stored_name(source.text("name"), source.origin),
             action=ObjectAction(action),
             object=NamedObject.from_json(source.object("object")),
-            renamed_from=source.optional_text("renamed_from"),
+            renamed_from=None if before is None else stored_name(before, source.origin),
             unknown=source.unknown("name", "action", "object", "renamed_from"),
         )
+
+
+class Format(Enum):
+    """A format of files. The value is stored."""
+
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+    TEXT = "text"

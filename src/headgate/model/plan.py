@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from headgate.errors import CorruptLakeError
+from headgate.errors import CorruptLakeError, InvalidInputError, shown
 from headgate.model.identifiers import GENESIS, TxId, Version
 from headgate.model.json_object import Json, JsonObject
 
 Service: TypeAlias = Literal["compaction", "clustering"]
 
 MAX_INPUTS = 1024
-"""How many files a plan names. It stands in every checkpoint while it is pending, so it is bounded."""
+"""How many files a plan names. Every checkpoint contains the plan while it is pending, so it is bounded."""
 
 _KNOWN_FIELDS = ("service", "table", "inputs", "paths", "version")
 
@@ -23,8 +23,8 @@ class PendingPlan:
     """What a table service is going to do.
 
     `txid` is that of the transaction that scheduled it, `table` the uuid of the table. `inputs` are marks
-    (`model.footprint.file_mark`) of the files that it rewrites; None: too many to say, and then its virtual
-    `paths` decide. `version` is the one that scheduled it; 0 before that is known.
+    (`model.footprint.file_mark`) of the files that it rewrites; None if there are too many to list, and then
+    its virtual `paths` decide. `version` is the one that scheduled it; 0 before that is known.
     """
 
     txid: TxId
@@ -36,7 +36,7 @@ class PendingPlan:
     unknown: Mapping[str, Json] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Json]:
-        """The plan without its transaction and version, which stand beside it."""
+        """The plan without its transaction and version, which are stored next to it."""
         return {
             **self.unknown,
             "service": self.service,
@@ -58,11 +58,17 @@ class PendingPlan:
         )
 
 
+def service_named(given: object) -> Service:
+    """The table service with this name, as a caller gave it."""
+    match given:
+        case "compaction" | "clustering":
+            return given
+        case _:
+            raise InvalidInputError(f"{shown(given)} is not a table service", "give compaction or clustering")
+
+
 def _service(source: JsonObject) -> Service:
-    match source.text("service"):
-        case "compaction":
-            return "compaction"
-        case "clustering":
-            return "clustering"
-        case other:
-            raise CorruptLakeError(f"{source.origin}: {other[:80]!r} is not a table service")
+    try:
+        return service_named(source.text("service"))
+    except InvalidInputError as error:
+        raise CorruptLakeError(f"{source.origin}: {error.problem}") from error

@@ -7,20 +7,20 @@ from enum import Enum
 
 
 class Promise(Enum):
-    """What a storage may promise; the value explains it to people."""
+    """A promise that a storage may keep; the value explains it to people."""
 
-    WHOLE_PUT = "an object appears whole or not at all"
-    READ_AFTER_WRITE = "a written object can be read at once"
-    LIST_AFTER_WRITE = "a written object is listed at once"
+    WHOLE_PUT = "an object appears completely or not at all"
+    READ_AFTER_WRITE = "a new object can be read immediately"
+    LIST_AFTER_WRITE = "a new object is listed immediately"
     ORDERED_LISTING = "listings are in key order"
-    CREATE_REFUSED = "a second create of the same object is refused"
-    CREATE_RACE = "of racing creates exactly one succeeds"
-    RENAME_REFUSED = "a rename refuses to replace an object"
-    RENAME_RACE = "of racing renames exactly one succeeds"
+    CREATE_REFUSED = "creating an existing object fails"
+    CREATE_RACE = "exactly one of several concurrent creates succeeds"
+    RENAME_REFUSED = "a rename never replaces an existing object"
+    RENAME_RACE = "exactly one of several concurrent renames succeeds"
 
 
 class Seen(Enum):
-    """How the trial of a promise ended; the value is what people read."""
+    """How the test of a promise ended; the value is shown to people."""
 
     KEPT = "yes"
     BROKEN = "NO"
@@ -29,9 +29,10 @@ class Seen(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of a promise when it was tried; `detail` says more unless it was kept.
+    """The result of the test of a promise; `detail` says more unless it was kept.
 
-    Unanswered is not broken: the storage was asked several times and nothing can be said about it.
+    Unanswered does not mean broken: the storage was asked several times, and nothing is known about the
+    promise.
     """
 
     promise: Promise
@@ -45,9 +46,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
-    """All findings about one storage. A promise that is not listed as held must not be relied upon.
+    """All findings about one storage. Do not rely on a promise that is not listed as held.
 
-    `left` are the objects of the probe that could not be removed; they do no harm.
+    `left` are the objects of the probe that could not be removed; they are harmless.
     """
 
     findings: tuple[Finding, ...]

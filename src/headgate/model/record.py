@@ -1,8 +1,8 @@
 """The record of a version: what was committed, by whom, on top of what.
 
-A record is bytes first. Its digest stands in the next record, so the bytes are never made again from the
-value; `encode` exists for the writer that proposes a record. Fields that this release does not know are
-kept in `unknown`. A record of a newer format is refused with the name of the release that reads it.
+A record is primarily bytes. The next record contains its digest, so the bytes are never rebuilt from the
+value; `encode` exists for the writer that proposes a record. Fields that this release does not know are kept
+in `unknown`. A record of a newer format is rejected, and the error names the release that reads it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from headgate.errors import CorruptLakeError, UnsupportedError
+from headgate.model.footprint import Marks, reads_from_json, reads_to_json
 from headgate.model.identifiers import TxId, Version, is_txid
 from headgate.model.json_object import Json, JsonObject, encode, timestamp
 from headgate.model.named_object import ObjectCommit
@@ -22,12 +23,14 @@ from headgate.release import __version__
 
 RECORD_FORMAT = 1
 FIRST_RELEASE_OF_FORMAT = "0.1.0"
-"""The first release that reads `RECORD_FORMAT`; it stands in each record for the sake of older readers."""
+"""The first release that reads `RECORD_FORMAT`; each record contains it for the sake of older readers."""
+MAX_READ_OBJECTS = 64
+"""The most views and mounts that a record lists as read: whether there is one decides, not which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Who asked for a commit: the audit entry. Secrets are gone before this value is built."""
+    """Who asked for a commit: the audit entry. Secrets are removed before this value is built."""
 
     args: tuple[str, ...]
     user: str
@@ -139,11 +142,14 @@ KNOWN_FIELDS = (
     "app",
     "base",
     "attempts",
+    "lost",
     "lake_properties",
     "tags",
     "tables",
     "objects",
     "paths",
+    "reads",
+    "read_objects",
     "plan",
     "completes",
     "cancels",
@@ -151,21 +157,29 @@ KNOWN_FIELDS = (
     "next_strategy",
     "properties",
     "hooks",
+    "fences",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One decided commit.
+    """One committed record.
 
-    `previous` is the digest of the bytes of the record before; `next_strategy` (text, for the sake of
-    names that this release does not know) says how the version after this one is claimed. Times are for
-    people: no decision uses them. `committed_at` never goes back from one version to the next, whatever the
-    clocks of the writers say, so a version can be found by time.
+    `previous` is the digest of the bytes of the previous record. `next_strategy` (a string, because this
+    release may not know the name) says how the next version is claimed. Times are for people: no decision
+    uses them. `committed_at` does not go back from one version to the next, so that a version can be found by
+    time; unless a clock was far ahead, see `core.history.commit_time`.
+
+    `reads` are the tables of which it read rows, by uuid, with marks of the files that could contain them
+    (None: too many to list). The whole field is None if the record was written before reads were recorded.
+    `read_objects` are the views and mounts that it read, by uuid (at most `MAX_READ_OBJECTS` of them); None
+    if the record was written before these were recorded.
 
     `plan` is the table service that it schedules; `completes` are the plans, by the transactions that
     scheduled them, whose work it commits; `cancels` are plans that are given up and transactions that must
-    not commit any more. `expires` is what is still kept of earlier versions from here on.
+    not commit any more. `expires` is what is still kept of earlier versions from here on. `fences`: a process
+    that has read it checks for the mark of a replica before the next commit, because a replica is being
+    adopted. `lost` are the last versions that the same operation tried before, and that other writers won.
     """
 
     version: Version
@@ -184,13 +198,30 @@ class Record:
     tables: tuple[TableCommit, ...] = ()
     objects: tuple[ObjectCommit, ...] = ()
     paths: Mapping[str, PathChange] = field(default_factory=dict)
+    reads: Mapping[str, Marks] | None = field(default_factory=dict)
+    read_objects: tuple[str, ...] | None = ()
     plan: PendingPlan | None = None
     completes: tuple[TxId, ...] = ()
     cancels: tuple[TxId, ...] = ()
     expires: Retention | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     hooks: tuple[str, ...] = ()
+    fences: bool = False
+    lost: tuple[int, ...] = ()
     unknown: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def appends_blindly(self) -> bool:
+        """Whether it only added rows, and these do not depend on anything that it read.
+
+        A later commit that has not read its rows may be ordered before it. A record that does not say what
+        was read may have read everything. A mount counts: no commit changes its files, but another one may
+        replace it, and then the order of the two matters.
+        """
+        if self.reads is None or self.read_objects is None:
+            return False
+        looked = self.reads or self.read_objects or self.objects
+        return not looked and all(table.only_appends for table in self.tables)
 
     def to_json(self) -> dict[str, Json]:
         fields: dict[str, Json] = {
@@ -221,6 +252,11 @@ class Record:
             fields["objects"] = [change.to_json() for change in self.objects]
         if self.paths:
             fields["paths"] = {path: change.to_json() for path, change in self.paths.items()}
+        if self.reads is not None:
+            # Written even if there are none: a record without the field does not say.
+            fields["reads"] = reads_to_json(self.reads)
+        if self.read_objects is not None:
+            fields["read_objects"] = [*self.read_objects]
         if self.plan is not None:
             fields["plan"] = self.plan.to_json()
         if self.completes:
@@ -233,6 +269,10 @@ class Record:
             fields["properties"] = dict(self.properties)
         if self.hooks:
             fields["hooks"] = [*self.hooks]
+        if self.fences:
+            fields["fences"] = True
+        if self.lost:
+            fields["lost"] = [*self.lost]
         return fields
 
     def encode(self) -> bytes:
@@ -240,11 +280,11 @@ class Record:
 
     @classmethod
     def decode(cls, data: bytes, version: Version, origin: str) -> Record:
-        """The record that `data` says it is; `CorruptLakeError` unless it is the one of `version`."""
+        """The record in `data`; `CorruptLakeError` unless it is that of `version`."""
         source = JsonObject.parse(data, f"the record of version {version} ({origin})")
         _refuse_newer_format(source)
         if source.number("version") != version.number:
-            raise CorruptLakeError(f"{source.origin} says it is version {source.number('version')}")
+            raise CorruptLakeError(f"{source.origin} says that its version is {source.number('version')}")
         app = source.optional_object("app")
         changed = source.optional_object("lake_properties")
         tags = source.optional_object("tags")
@@ -268,12 +308,16 @@ class Record:
             tables=tuple(TableCommit.from_json(table) for table in source.objects("tables")),
             objects=tuple(ObjectCommit.from_json(change) for change in source.objects("objects")),
             paths=path_changes(source, "paths"),
+            reads=reads_from_json(source, "reads"),
+            read_objects=source.texts("read_objects") if "read_objects" in source.fields else None,
             plan=None if plan is None else PendingPlan.from_json(plan, txid, version),
             completes=tuple(_txid(source, text) for text in source.texts("completes")),
             cancels=tuple(_txid(source, text) for text in source.texts("cancels")),
             expires=None if expires is None else Retention.from_json(expires, version),
             properties=source.text_by_name("properties"),
             hooks=source.texts("hooks"),
+            fences=source.fields.get("fences") is True,
+            lost=source.numbers("lost"),
             unknown=source.unknown(*KNOWN_FIELDS),
         )
 
@@ -282,7 +326,7 @@ def _refuse_newer_format(source: JsonObject) -> None:
     record_format = source.number("format")
     if record_format > RECORD_FORMAT:
         raise UnsupportedError(
-            f"{source.origin} is of format {record_format}; this release reads formats up to {RECORD_FORMAT}",
+            f"{source.origin} has format {record_format}; this release reads formats up to {RECORD_FORMAT}",
             f"upgrade to headgate {source.text('needs_release')} or later",
         )
 

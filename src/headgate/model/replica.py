@@ -1,4 +1,4 @@
-"""The mark of a replica, `control/replica.json`: of which lake, from where, since when."""
+"""The mark of a replica, `control/replica.json`: which lake it copies, from where, and since when."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MARK_FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMark:
-    """Says that a lake is a replica, and that nobody but replication commits to it.
+    """Marks a lake as a replica, to which only replication commits.
 
-    `source` is the place that it was first copied from, for people and without credentials.
+    `source` is the location that it was first copied from, for people and without credentials.
     """
 
     lake_id: str
@@ -37,7 +37,7 @@ class ReplicaMark:
         source = JsonObject.parse(data, origin)
         if source.number("format") > MARK_FORMAT:
             raise UnsupportedError(
-                f"{origin} is of format {source.number('format')}; "
+                f"{origin} has format {source.number('format')}; "
                 f"this release reads formats up to {MARK_FORMAT}",
                 "upgrade headgate",
             )
@@ -46,11 +46,11 @@ class ReplicaMark:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReport:
-    """What a replication did: the replica was at version `since`, and is at `until`.
+    """The result of a replication: the replica was at version `since`, and is now at `until`.
 
-    `created`: there was no lake before. `files` and `bytes` count the data and delete files that were copied
-    for it. `expired` are objects of older versions that the source does not have any more, and that its
-    newest version does not need.
+    `created`: there was no lake before. `files` and `bytes` count the data and delete files that were copied.
+    `expired` are objects of older versions that the source no longer has, and that its newest version does
+    not need.
     """
 
     lake_id: str

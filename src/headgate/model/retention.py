@@ -1,4 +1,4 @@
-"""What a lake still keeps of its earlier versions, once some are expired."""
+"""What a lake still keeps of its earlier versions after some have expired."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ _KNOWN_FIELDS = ("until", "boundaries", "versions", "files", "by")
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Which versions can be read, and from which files. It only ever becomes less: what is gone stays gone.
+    """Which versions can be read, and from which files. It only ever shrinks: an expired version never comes
+    back.
 
     All versions above `until` are kept. Of those up to it: boundaries, each level from a version on
     (`boundaries`: pairs of a level and the first version), and `versions`, those that tags name. `files` are
     the versions of snapshots up to `until`, by the uuid of their table, whose files are kept; other kept
-    versions are told by the files of the next one above. `by` is the version whose record said all this.
+    versions follow from the files of the next one above. `by` is the version whose record said all this.
 
-    Its size grows with what is kept, not with what was: a number for each snapshot that nothing newer tells.
+    Its size grows with what is kept, not with what was: one number for each snapshot that no newer one
+    covers.
     """
 
     until: int = 0
@@ -32,13 +34,13 @@ class Retention:
     unknown: Mapping[str, Json] = field(default_factory=dict)
 
     def keeps(self, version: int, divisor: int) -> bool:
-        """Whether a version can be read. Version 0, which has nothing, always can."""
+        """Whether a version can be read. Version 0, which is empty, always can."""
         if version > self.until or version in self.versions or version == 0:
             return True
         return any(version >= since and version % divisor**level == 0 for level, since in self.boundaries)
 
     def to_json(self) -> dict[str, Json]:
-        """Without the version whose record it stands in."""
+        """Without the version whose record contains it."""
         return {
             **self.unknown,
             "until": self.until,
@@ -61,13 +63,13 @@ class Retention:
 
 
 EVERYTHING = Retention()
-"""Nothing is expired."""
+"""Nothing has expired."""
 
 
 def _list(source: JsonObject, name: str) -> list[Json]:
     found = source.fields.get(name)
     if not isinstance(found, list):
-        raise CorruptLakeError(f"{source.origin}: field {name!r} is not a list")
+        raise CorruptLakeError(f"{source.origin}: field {name!r} must be a list")
     return found
 
 
@@ -75,4 +77,4 @@ def _pair(value: Json, source: JsonObject) -> tuple[int, int]:
     match value:
         case [int() as level, int() as since] if level >= 1 and since >= 0:
             return level, since
-    raise CorruptLakeError(f"{source.origin}: {str(value)[:80]} is not a level and a version")
+    raise CorruptLakeError(f"{source.origin}: {str(value)[:80]} is not a pair of a level and a version")

@@ -1,4 +1,8 @@
-"""The state of a lake at a version: the fold of all records up to it, and the checkpoint that stores one."""
+"""The state of a lake at a version: the fold of all records up to it, and the checkpoint that stores it.
+
+Also set-backs: where the times in a log go back, because a writer corrected what a clock far ahead had
+caused.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from headgate.model.json_object import Json, JsonObject, digest, encode, timesta
 from headgate.model.named_object import NamedObject
 from headgate.model.plan import PendingPlan
 from headgate.model.retention import EVERYTHING, Retention
-from headgate.model.table import TableRef
+from headgate.model.table import TableRef, stored_name
 
 CHECKPOINT_FORMAT = 1
 
@@ -29,11 +33,13 @@ class AppProgress:
 class LakeState:
     """Everything that a commit on top of `version` must know, in a size that does not grow with versions.
 
-    `digest` is that of the record of `version`; `identity` that of record 0, which says whose log this is.
-    `committed_at` is the time that the record carries; None before the first one. `plans` are the table
-    services that are pending, by the transaction that scheduled each. `cancelled` are transactions that must
-    not commit, each with the version that says so: the newest ones only, see `core.fold`. `objects` are views
-    and mounts: a name is that of a table, or of one of them. `retention` says which versions can be read.
+    `digest` is that of the record of `version`; `identity` that of record 0, which identifies the log.
+    `committed_at` is the time in the record; None before the first one. `plans` are the pending table
+    services, by the transaction that scheduled each. `cancelled` are transactions that must not commit, each
+    with the version that says so: the newest ones only, see `core.history.fold`. `objects` are views and
+    mounts: a name belongs to a table, or to one of them. `retention` says which versions can be read.
+    `set_backs` says where the times in the log go back, see `core.history.commit_time`, oldest first. `fence`
+    is the newest version that fences, see `Record`; it may be that of a replica that was adopted here.
     """
 
     version: Version
@@ -49,9 +55,11 @@ class LakeState:
     plans: Mapping[TxId, PendingPlan] = field(default_factory=dict)
     objects: Mapping[str, NamedObject] = field(default_factory=dict)
     retention: Retention = EVERYTHING
+    fence: Version | None = None
+    set_backs: tuple[SetBack, ...] = ()
 
     def encode(self) -> bytes:
-        """The checkpoint of this state: the same bytes whoever writes it."""
+        """The checkpoint of this state: the same bytes in every process."""
         apps: dict[str, Json] = {
             app: {"batch": progress.batch, "version": progress.version.number}
             for app, progress in self.apps.items()
@@ -77,6 +85,10 @@ class LakeState:
             fields["objects"] = {name: each.to_json() for name, each in self.objects.items()}
         if self.retention != EVERYTHING:
             fields["retention"] = {**self.retention.to_json(), "by": self.retention.by.number}
+        if self.fence is not None:
+            fields["fence"] = self.fence.number
+        if self.set_backs:
+            fields["set_backs"] = [each.to_json() for each in self.set_backs]
         if self.committed_at is not None:
             fields["committed_at"] = timestamp(self.committed_at)
         return encode({**fields, "checksum": digest(encode(fields))})
@@ -87,14 +99,14 @@ class LakeState:
         checkpoint_format = source.number("format")
         if checkpoint_format > CHECKPOINT_FORMAT:
             raise UnsupportedError(
-                f"{source.origin} is of format {checkpoint_format}; "
+                f"{source.origin} has format {checkpoint_format}; "
                 f"this release reads formats up to {CHECKPOINT_FORMAT}",
                 "upgrade headgate",
             )
         if source.number("version") != version.number:
-            raise CorruptLakeError(f"{source.origin} says it is of version {source.number('version')}")
+            raise CorruptLakeError(f"{source.origin} says that its version is {source.number('version')}")
         if source.text("checksum") != _checksum(source):
-            raise CorruptLakeError(f"{source.origin} does not fit its checksum")
+            raise CorruptLakeError(f"{source.origin} does not match its checksum")
         cancelled = source.object("cancelled")
         tags = source.object("tags")
         retention = source.optional_object("retention")
@@ -104,7 +116,10 @@ class LakeState:
             next_strategy=source.text("next_strategy"),
             identity=source.text("identity"),
             properties=source.text_by_name("properties"),
-            tables={name: TableRef.from_json(inside) for name, inside in source.objects_by_name("tables")},
+            tables={
+                stored_name(name, source.origin): TableRef.from_json(inside)
+                for name, inside in source.objects_by_name("tables")
+            },
             apps={
                 app: AppProgress(inside.number("batch"), inside.version("version"))
                 for app, inside in source.objects_by_name("apps")
@@ -117,11 +132,14 @@ class LakeState:
                 for text, inside in source.objects_by_name("plans")
             },
             objects={
-                name: NamedObject.from_json(inside) for name, inside in source.objects_by_name("objects")
+                stored_name(name, source.origin): NamedObject.from_json(inside)
+                for name, inside in source.objects_by_name("objects")
             },
             retention=EVERYTHING
             if retention is None
             else Retention.from_json(retention, retention.version("by")),
+            fence=source.version("fence") if "fence" in source.fields else None,
+            set_backs=tuple(map(SetBack.from_json, source.objects("set_backs"))),
         )
 
 
@@ -135,4 +153,32 @@ def _checksum(source: JsonObject) -> str:
     try:
         return digest(encode(source.unknown("checksum")))
     except (ValueError, RecursionError) as error:  # halves of characters; nested too deeply to be written
-        raise CorruptLakeError(f"{source.origin} cannot have been written so: {error}") from error
+        raise CorruptLakeError(f"Headgate cannot have written {source.origin}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class SetBack:
+    """A version that is dated `at`, while the version before it is dated `was`, which is later.
+
+    Several can be merged: then `version` and `at` are those of the last one, `since` is the version of the
+    first one, and `was` the latest time of all.
+    """
+
+    since: int
+    version: int
+    at: datetime
+    was: datetime
+
+    def to_json(self) -> dict[str, Json]:
+        return {
+            "since": self.since,
+            "version": self.version,
+            "at": timestamp(self.at),
+            "was": timestamp(self.was),
+        }
+
+    @classmethod
+    def from_json(cls, source: JsonObject) -> SetBack:
+        return cls(
+            source.number("since"), source.number("version"), source.moment("at"), source.moment("was")
+        )

@@ -1,4 +1,4 @@
-"""Tables as the log knows them: a name, an identity, and where the current metadata lies."""
+"""Tables as the log knows them: a name, an identity, and the location of the current metadata."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, TypeGuard
 
-from headgate.errors import CorruptLakeError, InvalidInputError
+from headgate.errors import CorruptLakeError, InvalidInputError, shown
 from headgate.model.footprint import FileFootprint
-from headgate.model.identifiers import MAX_NUMBER
+from headgate.model.identifiers import ATTEMPTS, MAX_NUMBER, METADATA, is_of_table
 from headgate.model.json_object import Json, JsonObject
 
 _PART = re.compile(r"[^\W_][\w\-]{0,99}|_[\w\-]{1,99}")
 """Letters of any script, digits, underscores and hyphens: safe in a path, a URL and an SQL name."""
 
 HIDDEN_FROM_SPARK = "_spark_metadata"
-"""Spark passes over every file below a directory of this name."""
+"""Spark skips every file below a directory with this name."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -31,14 +31,16 @@ class TableName:
     def parse(cls, text: str) -> TableName:
         """The name that a caller gave; `InvalidInputError` says what is wrong with it."""
         if not isinstance(text, str):
-            raise InvalidInputError(f"a table name is a text such as 'sales.orders', not {text!r}")
+            raise InvalidInputError(
+                f"a table name must be a string such as 'sales.orders', not {shown(text)}"
+            )
         parts = text.split(".")
         if len(parts) != 2:
             raise InvalidInputError(
                 f"{text!r} is not a table name", "write it as namespace.table, for example 'sales.orders'"
             )
         for part in parts:
-            if part == HIDDEN_FROM_SPARK or not _PART.fullmatch(part):
+            if not _is_part(part):
                 raise InvalidInputError(
                     f"{text!r} is not a table name: {part!r} is not allowed",
                     "use letters, digits, '_' and '-', at most 100 of them",
@@ -49,9 +51,31 @@ class TableName:
         return f"{self.namespace}.{self.table}"
 
 
+def is_table_name(text: str) -> bool:
+    """Whether a table, view or mount can have this name."""
+    parts = text.split(".")
+    return len(parts) == 2 and all(map(_is_part, parts))
+
+
+def _is_part(text: str) -> bool:
+    return text != HIDDEN_FROM_SPARK and _PART.fullmatch(text) is not None
+
+
+def stored_name(text: str, origin: str) -> str:
+    """A name of a table, view or mount that the lake contains, if it is valid; `origin` is the object.
+
+    It becomes part of paths and of SQL, and is shown on terminals. Less strict than for callers: a name that
+    an earlier release allowed stays readable.
+    """
+    parts = text.split(".")
+    if len(parts) != 2 or not all(map(_PART.fullmatch, parts)):
+        raise CorruptLakeError(f"{origin}: {text[:200]!r} is not a name")
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class TableRef:
-    """What the state of the lake holds of a table.
+    """What the state of the lake says about a table.
 
     `location` and `metadata` are keys inside the lake: the directory of the table, and its current metadata
     file.
@@ -66,11 +90,19 @@ class TableRef:
 
     @classmethod
     def from_json(cls, source: JsonObject) -> TableRef:
-        return cls(source.text("uuid"), source.text("location"), source.text("metadata"))
+        found = cls(source.text("uuid"), source.text("location"), source.text("metadata"))
+        # Files are opened and deleted by these names.
+        # Earlier releases wrote the metadata of attempts next to what is published.
+        if not is_of_table(found.metadata, found.location, ATTEMPTS, METADATA):
+            raise CorruptLakeError(
+                f"{source.origin}: a table at {found.location[:200]!r} with its metadata at "
+                f"{found.metadata[:200]!r} is not inside the lake"
+            )
+        return found
 
 
 class TableAction(Enum):
-    """What a commit does to a table as a whole. The value is what stands on storage."""
+    """What a commit does to a table as a whole. The value is stored."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -79,7 +111,7 @@ class TableAction(Enum):
 
 
 class StructurePart(Enum):
-    """What the structure of a table consists of. The value is what stands on storage."""
+    """The parts of a table that a schema change can change. The value is stored."""
 
     SCHEMA = "schema"
     SPEC = "partition-spec"
@@ -88,15 +120,15 @@ class StructurePart(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TableCommit:
-    """A table in a record: where its metadata is after the commit, and what of it was changed.
+    """A table in a record: where its metadata is after the commit, and what was changed.
 
-    `name` is the one after the commit; `renamed_from` the one before, if it is another. `replaces_all`: every
+    `name` is the name after the commit; `renamed_from` the one before, if it changed. `replaces_all`: every
     file that the table had was removed. `property_names` are the table properties that were set or removed.
-    `footprint` says which files; None if there is none, or if it was written before footprints were.
-    `structure` names the parts of the structure that were changed (values of `StructurePart`, or what a newer
-    release calls its own), `dropped_fields` the ids of the columns that went, at every depth. `verbs` are
-    what the caller did to its rows, in the words of the interface (`append`, `overwrite`, `delete`, …); empty
-    if nothing, or if it was written before verbs were.
+    `footprint` says which files; None if there is none, or if the record was written before footprints
+    existed. `structure` names the parts of the schema that were changed (values of `StructurePart`, or what a
+    newer release calls its own), `dropped_fields` the ids of the columns that were dropped, at every depth.
+    `verbs` are what the caller did to its rows, in the words of the interface (`append`, `overwrite`,
+    `delete`, …); empty if nothing, or if the record was written before verbs existed.
     """
 
     name: str
@@ -112,6 +144,21 @@ class TableCommit:
     dropped_fields: frozenset[int] = frozenset()
     verbs: frozenset[str] = frozenset()
     unknown: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def only_appends(self) -> bool:
+        """Whether at most rows were added, to a table that existed before and does not change otherwise."""
+        stays = self.action is TableAction.CHANGE and not self.structure
+        return stays and self.operation in (None, "append") and self.verbs <= {"append"}
+
+    @property
+    def bars_appends(self) -> bool:
+        """Whether an append that was made before may no longer be possible: no such table, or such columns.
+
+        Parts of the structure that a newer release knows count as well.
+        """
+        gone = self.action in (TableAction.DROP, TableAction.RENAME)
+        return gone or bool(self.structure - {StructurePart.SPEC.value, StructurePart.SORT_ORDER.value})
 
     def to_json(self) -> dict[str, Json]:
         fields: dict[str, Json] = {
@@ -143,13 +190,13 @@ class TableCommit:
     def from_json(cls, source: JsonObject) -> TableCommit:
         action = source.text("action")
         if action not in {known.value for known in TableAction}:
-            raise CorruptLakeError(f"{source.origin}: {action!r} is not something that is done to a table")
-        footprint = source.optional_object("footprint")
+            raise CorruptLakeError(f"{source.origin}: {action!r} is not a known action on a table")
+        footprint, before = source.optional_object("footprint"), source.optional_text("renamed_from")
         return cls(
-            name=source.text("name"),
+            name=stored_name(source.text("name"), source.origin),
             action=TableAction(action),
             table=TableRef.from_json(source),
-            renamed_from=source.optional_text("renamed_from"),
+            renamed_from=None if before is None else stored_name(before, source.origin),
             snapshot_id=source.optional_number("snapshot_id"),
             operation=source.optional_text("operation"),
             replaces_all=source.fields.get("replaces_all") is True,
@@ -219,10 +266,10 @@ class PathChange:
 
 
 def path_changes(source: JsonObject, name: str) -> dict[str, PathChange]:
-    """What a commit did at each of its paths; an absent field is none.
+    """What a commit did at each of its paths; a missing field is none.
 
-    A commit to many partitions has as many, and opening a lake reads several such commits: counts that are
-    as they should be are looked at once, all others by `from_json`, which says what is wrong.
+    A commit to many partitions has as many paths, and opening a lake reads several such commits. So counts
+    that are valid are read in one pass; all others go to `from_json`, which says what is wrong.
     """
     if name not in source.fields:
         return {}

@@ -1,1 +1,1 @@
-"""Data through Spark: the only folder that imports pyspark."""
+"""Data through Spark: sessions, DataFrames, SQL. The only package that imports pyspark."""

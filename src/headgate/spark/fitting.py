@@ -1,30 +1,34 @@
-"""DataFrames and table schemas: what fits, what does not, and the projection that makes it fit exactly."""
+"""DataFrames and table schemas: what fits, what does not, and the projection that makes it fit exactly.
+
+Also hands rows over to Python: PySpark reads column names as expressions, so the names are replaced.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 from pyiceberg import types as iceberg
 from pyiceberg.schema import Schema
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql import types as spark
 
-from headgate.core.lookup import nearest
+from headgate.core.input.arguments import nearest, repeated
 from headgate.errors import InvalidInputError
 from headgate.spark.types import schema_from_spark, schema_to_spark
 
 NULL_IN_REQUIRED = "HEADGATE_NULL_IN_REQUIRED_COLUMN"
-"""Stands in the error of a Spark job that met a null where the table allows none; the column follows."""
+"""Marks the error of a Spark job that met a null in a required column; the column follows."""
 DOES_NOT_FIT = "HEADGATE_VALUE_DOES_NOT_FIT"
-"""Likewise for a number that its column cannot hold; what was wrong follows."""
+"""Marks the error of a Spark job that met a number that its column cannot hold; the details follow."""
 
 
 def fitted(df: DataFrame, schema: Schema, place: str) -> DataFrame:
     """`df` with exactly the columns and types of `schema`, in its order, with its field ids.
 
-    Optional columns that `df` lacks are null. If it does not fit, the `InvalidInputError` lists all
-    differences. Nulls in required columns are found while the rows are written, and fail the job.
+    Optional columns that `df` lacks become null. If it does not fit, the `InvalidInputError` lists all
+    differences. Nulls in required columns are detected while the rows are written, and fail the job.
     """
     problems = list(_differences(df.schema, schema))
     if problems:
@@ -36,7 +40,7 @@ def fitted(df: DataFrame, schema: Schema, place: str) -> DataFrame:
 
 
 def quoted(name: str) -> str:
-    """A column name as Spark's SQL reads it literally."""
+    """A column name, quoted for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -51,18 +55,18 @@ def _column(df: DataFrame, field: spark.StructField) -> Column:
 
 
 def exact(column: Column, given: spark.DataType, field: spark.StructField) -> Column:
-    """The column, whose values are all of the type of `field`, with that type and its ids."""
+    """The column, whose values all have the type of `field`, with that type and its ids."""
     if given == field.dataType and isinstance(given, spark.AtomicType):
-        return column.alias(field.name, metadata=field.metadata)  # each cast is some calls to the JVM
+        return column.alias(field.name, metadata=field.metadata)  # each cast costs some calls to the JVM
     # A cast goes by position, so the order must be right first.
     ordered = reordered(column, given, field.dataType)
-    # The cast also puts the ids of fields inside structs into the type. `DataFrame.to` would not: it leaves
-    # alone what differs in nothing but metadata. Nullable everywhere, since the check is made row by row.
+    # The cast also puts the ids of nested fields into the type. `DataFrame.to` would not, because it ignores
+    # differences in metadata. The type is nullable everywhere, since nulls are checked row by row.
     return ordered.cast(nullable_type(field.dataType)).alias(field.name, metadata=field.metadata)
 
 
 def reordered(column: Column, given: spark.DataType, wanted: spark.DataType) -> Column:
-    """The column with just the fields of its structs that are wanted, in that order, at every depth."""
+    """The column with only the wanted fields of its structs, in that order, at every depth."""
     if _same_names(given, wanted):
         return column
     match given, wanted:
@@ -91,7 +95,7 @@ def _reordered_map(column: Column, given: spark.MapType, wanted: spark.MapType) 
 
 
 def _nulls_forbidden(value: Column, field: spark.StructField, path: str) -> Iterator[tuple[Column, str]]:
-    """For each required field, the condition under which a row breaks the promise."""
+    """For each required field, the condition under which a row violates it."""
     if not field.nullable:
         yield value.isNull(), path
     if isinstance(field.dataType, spark.StructType):
@@ -116,7 +120,7 @@ def _same_names(given: spark.DataType, wanted: spark.DataType) -> bool:
 
 
 def nullable_type(kind: spark.DataType) -> spark.DataType:
-    """The type with every field inside it nullable."""
+    """The type with every nested field nullable."""
     match kind:
         case spark.StructType():
             inner = [(field.name, nullable_type(field.dataType), field.metadata) for field in kind.fields]
@@ -129,9 +133,8 @@ def nullable_type(kind: spark.DataType) -> spark.DataType:
 
 
 def _differences(given: spark.StructType, schema: Schema) -> Iterator[str]:
-    names = given.names
-    for name in sorted({name for name in names if names.count(name) > 1}):
-        yield f"column {name} is there twice"
+    present = {field.name: field for field in given.fields}
+    yield from (f"column {name} occurs twice" for name in repeated(given.names))
     wanted = {field.name: field for field in schema.fields}
     for field in given.fields:
         if field.name not in wanted:
@@ -139,15 +142,15 @@ def _differences(given: spark.StructType, schema: Schema) -> Iterator[str]:
             told = f"column {field.name} ({field.dataType.simpleString()}) is not in the table"
             yield told if hint is None else f"{told}; {hint}"
     for name, column in wanted.items():
-        if name not in names:
+        if name not in present:
             if column.required:
-                yield f"column {name} ({column.field_type}) is required and missing"
+                yield f"column {name} ({column.field_type}) is required but missing"
         else:
-            yield from type_differences(given[name], column)
+            yield from type_differences(present[name], column)
 
 
 def type_differences(given: spark.StructField, wanted: iceberg.NestedField) -> Iterator[str]:
-    """Why values of the one column cannot be those of the other."""
+    """Why values of the first column cannot become values of the second."""
     if isinstance(given.dataType, spark.NullType):
         if wanted.required:
             yield f"column {wanted.name} is required, but all its values are null"
@@ -158,11 +161,11 @@ def type_differences(given: spark.StructField, wanted: iceberg.NestedField) -> I
         yield f"column {given.name}: Iceberg has no type for {given.dataType.simpleString()}"
         return
     if not can_become(kind, wanted.field_type):
-        yield f"column {wanted.name} is {kind}, the table has {wanted.field_type}"
+        yield f"column {wanted.name} is {kind}, but the table has {wanted.field_type}"
 
 
 def can_become(given: iceberg.IcebergType, wanted: iceberg.IcebergType) -> bool:
-    """Whether every value of `given` is one of `wanted`."""
+    """Whether every value of `given` is a value of `wanted`."""
     match given, wanted:
         case iceberg.IntegerType(), iceberg.LongType():
             return True
@@ -184,3 +187,13 @@ def can_become(given: iceberg.IcebergType, wanted: iceberg.IcebergType) -> bool:
             )
         case _:
             return given == wanted
+
+
+def to_be_handed_over(rows: DataFrame) -> DataFrame:
+    """The rows with neutral column names."""
+    return rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
+
+
+def handed_over(batch: pa.RecordBatch, schema: Schema) -> pa.Table:
+    """The rows that arrived, with the columns of `schema` under their original names."""
+    return pa.Table.from_batches([batch]).rename_columns([field.name for field in schema.fields])

@@ -1,7 +1,7 @@
-"""Spark's jobs: what they are called, which run at once, and what their failures mean.
+"""Spark jobs: their descriptions, which of them run concurrently, and what their failures mean.
 
-Spark tells errors of the data from errors of the machine by the class of their SQLSTATE. The first kind is an
-`InvalidInputError`, the second a `StorageError`. Neither changes anything.
+Spark distinguishes errors in the data from errors of the environment by the class of their SQLSTATE. The
+first kind becomes an `InvalidInputError`, the second a `StorageError`. Neither changes anything.
 """
 
 from __future__ import annotations
@@ -16,30 +16,36 @@ from pyspark import InheritableThread
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 
-from headgate.core.lookup import nearest
+from headgate.core.input.arguments import nearest
 from headgate.errors import HeadgateError, InvalidInputError, StorageError, interruption_before
+from headgate.iceberg.format.directories import Target
 from headgate.spark.fitting import DOES_NOT_FIT, NULL_IN_REQUIRED
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 _REFUSED_BY_A_WORKER = re.compile(r"headgate\.errors\.InvalidInputError: (?P<problem>.+)")
-"""How the traceback of a Python worker shows an error of ours."""
+"""How one of our errors appears in the traceback of a Python worker."""
+
+_MISSING_FOR_A_WORKER = re.compile(
+    r"headgate\.errors\.(?:CorruptLakeError|ConflictError): (?P<uri>.+) is missing, "
+    r"(?:but the lake refers to it|which transaction)"
+)
 
 ROW_ASTRAY = "HEADGATE_ROW_DOES_NOT_MATCH"
-"""Stands in the error of a Spark job that met a row which its overwrite does not select; the row follows."""
+"""Marks the error of a Spark job that met a row which its overwrite does not select; the row follows."""
 
 _DATA_ERROR = re.compile(r"^.*\bSQLSTATE: (?:21|22|P0)\w{3}", re.MULTILINE)
-"""A value or a row that cannot be computed with, or `raise_error`."""
+"""A value or a row that cannot be processed, or `raise_error`."""
 _PYTHON_ERROR = re.compile(r"^(?!headgate\.)[\w.]+(?:Error|Exception)\b.*", re.MULTILINE)
-"""The last line of what Python says of an exception; one of ours in a worker is no error of the data."""
+"""The last line of a Python traceback. One of our own errors in a worker is no error of the data."""
 _IN_PYTHON = "An exception was thrown from the Python worker"
 _UNKNOWN_COLUMN = re.compile(r"with name (?P<name>`.+?`) cannot be resolved")
 
 
 @contextmanager
 def described(spark: SparkSession, description: str) -> Iterator[None]:
-    """Jobs inside carry the description in Spark's UI and logs."""
+    """Jobs inside have this description in Spark's UI and logs."""
     context: Any = spark.sparkContext
     before = context.getLocalProperty("spark.job.description")
     context.setLocalProperty("spark.job.description", description)
@@ -50,10 +56,11 @@ def described(spark: SparkSession, description: str) -> Iterator[None]:
 
 
 @contextmanager
-def translated(table: str, doing: str, where: str | None = None) -> Iterator[None]:
-    """Failures of Spark inside become ours.
+def translated(target: Target, doing: str, where: str | None = None) -> Iterator[None]:
+    """Translates Spark's failures inside to our errors.
 
-    `doing` is what it then could not do; `where` what rows were checked against, as ROW_ASTRAY tells.
+    `doing` names the failed step on `target`. `where` is the predicate that rows were checked against, for
+    ROW_ASTRAY.
     """
     try:
         yield
@@ -61,12 +68,17 @@ def translated(table: str, doing: str, where: str | None = None) -> Iterator[Non
         interrupt = interruption_before(error)
         if interrupt is not None:
             raise interrupt from error
-        raise _our_error(table, doing, where, "\n".join(_said(error))) from error
+        text = "\n".join(_said(error))
+        missing = _MISSING_FOR_A_WORKER.search(text)
+        if missing is not None:
+            # Workers do not know the state of the transaction; its loader does.
+            raise target.loader.missing(target.loader.key(missing["uri"])) from error
+        raise _our_error(target.table, doing, where, text) from error
 
 
 @contextmanager
 def analysed(what: str, known: tuple[str, ...], next_step: str | None = None) -> Iterator[None]:
-    """What Spark does not understand inside is wrong input: `what` the caller gave, among columns `known`."""
+    """Translates Spark's analysis errors inside: `what` the caller passed is wrong; columns are `known`."""
     try:
         yield
     except (AnalysisException, ParseException) as error:
@@ -80,16 +92,16 @@ def analysed(what: str, known: tuple[str, ...], next_step: str | None = None) ->
 
 
 def unknown_column(told: str) -> str | None:
-    """The column that an error of Spark says is not there."""
+    """The column that Spark reports as unknown."""
     found = _UNKNOWN_COLUMN.search(told)
     return None if found is None else found["name"].replace("`", "")
 
 
 def at_once(spark: SparkSession, here: Callable[[], A], beside: Callable[[], B]) -> tuple[A, B]:
-    """The results of both, whose jobs run at the same time: most of a small one goes by between its tasks.
+    """Runs both at the same time and returns their results: a small job idles most of the time between tasks.
 
-    `beside` is run by a thread of its own, for which the caller's job group, pool and tags count too. Both
-    have ended when it returns or raises; if both fail, with the error of `here`.
+    `beside` runs in a thread of its own, with the caller's job group, pool and tags. Both have ended when
+    this function returns or raises. If both fail, it raises the error of `here`.
     """
     ended: list[B | BaseException] = []
 
@@ -112,7 +124,7 @@ def at_once(spark: SparkSession, here: Callable[[], A], beside: Callable[[], B])
 
 
 def _said(error: BaseException) -> Iterator[str]:
-    """What an error says, and then what each of those says that it was caused by."""
+    """The message of an error, followed by the messages of its causes."""
     cause: BaseException | None = error
     while cause is not None:
         yield str(cause.java_exception) if isinstance(cause, Py4JJavaError) else str(cause)
@@ -123,7 +135,7 @@ def _our_error(table: str, doing: str, where: str | None, text: str) -> Headgate
     if NULL_IN_REQUIRED in text:
         column = text.partition(NULL_IN_REQUIRED)[2].split()[0]
         return InvalidInputError(
-            f"{table}: column {column} is required, but some of its values are null",
+            f"{table}: column {column} is required, but some values are null",
             "fill them, or leave those rows out; nothing was changed",
         )
     if DOES_NOT_FIT in text:
@@ -134,7 +146,7 @@ def _our_error(table: str, doing: str, where: str | None, text: str) -> Headgate
     if ROW_ASTRAY in text:
         row = text.partition(ROW_ASTRAY)[2].strip().split("\n", maxsplit=1)[0]
         return InvalidInputError(
-            f"{table}: a row to be added does not match {where!r}: {row}",
+            f"{table}: a new row does not match {where!r}: {row}",
             "leave it out, or overwrite with a predicate that selects it; nothing was changed",
         )
     refused = _REFUSED_BY_A_WORKER.search(text)

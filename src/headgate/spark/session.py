@@ -1,4 +1,4 @@
-"""Spark sessions that Headgate works with: one with good defaults, or the user's own."""
+"""Spark sessions for Headgate: one with good defaults, or your own."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ JAVA_ADVICE = (
 
 REQUIRED: Mapping[str, str] = MappingProxyType(
     {
-        # Columns are found by Iceberg's field ids, so that renames and reorders are right.
+        # Columns are matched by Iceberg's field ids, so that renames and reorders are correct.
         "spark.sql.parquet.fieldId.read.enabled": "true",
         "spark.sql.parquet.fieldId.write.enabled": "true",
-        # Iceberg's timestamps; Spark's default is a deprecated type that other engines misread.
+        # Iceberg's timestamp type; Spark's default is a deprecated type that other engines misread.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Dates before 1582 as they are, in the calendar that Iceberg uses.
+        # Dates before 1582 in the proleptic Gregorian calendar, which Iceberg uses.
         "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
         "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-        # We know the files; a job that lists them costs more than the query.
+        # Headgate knows the files; a job that lists them costs more than the query.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     }
 )
-"""Settings that reads and writes rely on; set on every session that Headgate is given."""
+"""Settings that reads and writes rely on; set on every session that Headgate uses."""
 
 LOOPBACK = "127.0.0.1"
 QUIET_LOG = Path(__file__).with_name("quiet-log4j2.properties")
@@ -54,23 +54,24 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
         "spark.sql.shuffle.partitions": "64",
     }
 )
-"""Settings of `session()` that a caller may want otherwise."""
+"""Defaults of `session()` that a caller can override."""
 
 
 def session(master: str = "local[*]", *, app_name: str = "headgate", **conf: object) -> SparkSession:
-    """A Spark session with settings that suit Headgate, or the one that is running already.
+    """Returns the running Spark session, or starts one with settings that suit Headgate.
 
-    Settings of Spark go in as keyword arguments with underscores for dots, or as a dictionary:
-    `session(spark_driver_memory="4g")`, `session(**{"spark.driver.memory": "4g"})`. Those of a running
-    session are changed where Spark allows it. Raises `UnsupportedError` if there is no Java.
+    Pass Spark settings as keyword arguments with underscores instead of dots, or as a dictionary:
+    `session(spark_driver_memory="4g")`, `session(**{"spark.driver.memory": "4g"})`. If a session is already
+    running, its settings are changed where Spark allows it. Raises `UnsupportedError` if Java is not
+    installed.
     """
     require_java()
     given = {_setting(name): _value(name, value) for name, value in conf.items()}
     local = master.startswith("local")
     if local:
-        # Spark's own default is the first python3 on the PATH, which need not have headgate installed.
+        # Spark's own default is the first python3 on the PATH, which may not have headgate installed.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        # Otherwise Spark looks for an address of this machine, and warns about the one it takes.
+        # Otherwise Spark looks up an address of this machine, and prints a warning about its choice.
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     builder: Any = SparkSession.builder
     builder = builder.master(master).appName(app_name)
@@ -83,7 +84,7 @@ def session(master: str = "local[*]", *, app_name: str = "headgate", **conf: obj
 
 
 def running_session() -> SparkSession | None:
-    """The session that runs in this process, with its settings as they are; None if there is none."""
+    """The session that runs in this process, with its settings unchanged; None if there is none."""
     active = SparkSession.getActiveSession()
     if active is not None or SparkContext._active_spark_context is None:
         return active
@@ -98,11 +99,12 @@ def prepared(spark: SparkSession) -> SparkSession:
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise UnsupportedError(
             "Spark Connect gives no access to the Hadoop client that Headgate uses",
-            "use a classic session, in a process that runs the driver",
+            "use a classic session, in the process that runs the driver",
         )
     if not isinstance(spark, SparkSession):
         raise InvalidInputError(
-            f"{type(spark).__name__} is not a Spark session", "pass headgate.session(), or a session of yours"
+            f"{type(spark).__name__} is not a Spark session",
+            "pass headgate.session(), or your own SparkSession",
         )
     for name, value in REQUIRED.items():
         if spark.conf.get(name, None) != value:
@@ -111,10 +113,10 @@ def prepared(spark: SparkSession) -> SparkSession:
 
 
 def require_java() -> None:
-    """Raises `UnsupportedError` with advice if Spark would not find a Java that it can use."""
+    """Raises `UnsupportedError` with advice if Spark would not find a suitable Java."""
     java = java_command()
     if java is None:
-        raise UnsupportedError("Spark needs Java, and there is none on this machine", JAVA_ADVICE)
+        raise UnsupportedError("Spark needs Java, which is not installed on this machine", JAVA_ADVICE)
     version = java_version(java)
     if version is not None and version < OLDEST_JAVA:
         raise UnsupportedError(f"Spark needs Java {OLDEST_JAVA} or later; {java} is {version}", JAVA_ADVICE)
@@ -129,7 +131,7 @@ def java_command() -> str | None:
 
 
 def java_version(java: str) -> int | None:
-    """The major version of a Java, or None if it does not say."""
+    """The major version of a Java, or None if it does not print one."""
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -148,5 +150,5 @@ def _value(name: str, value: object) -> str:
     if isinstance(value, str | int | float):
         return str(value)
     raise InvalidInputError(
-        f"the Spark setting {name} is a {type(value).__name__}", "give a text or a number"
+        f"the Spark setting {name} must be a string or a number, not a {type(value).__name__}"
     )

@@ -1,4 +1,4 @@
-"""Spark's types and Iceberg's: which is which, with field ids and without."""
+"""Conversions between Spark's and Iceberg's types, with and without field ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import types as spark
 from headgate.errors import InvalidInputError, UnsupportedError
 
 FIELD_ID = "parquet.field.id"
-"""The key in the metadata of a Spark column under which its Parquet reader and writer look for the id."""
+"""The metadata key of a Spark column under which Spark's Parquet reader and writer look for the id."""
 
 _TO_ICEBERG: dict[type[spark.DataType], iceberg.PrimitiveType] = {
     spark.BooleanType: iceberg.BooleanType(),
@@ -47,20 +47,21 @@ _TO_SPARK: dict[type[iceberg.IcebergType], spark.DataType] = {
 
 
 def schema_from_spark(struct: spark.StructType) -> Schema:
-    """The Iceberg schema of a Spark schema; its field ids mean nothing yet.
+    """The Iceberg schema of a Spark schema; its field ids are provisional.
 
-    `InvalidInputError` lists every column whose type Iceberg has not.
+    `InvalidInputError` lists every column whose type Iceberg does not have.
     """
     if not isinstance(struct, spark.StructType):
         raise InvalidInputError(
-            f"a {type(struct).__name__} of Spark's is not a schema",
+            f"a Spark {type(struct).__name__} is not a schema",
             "pass the schema of a DataFrame: df.schema",
         )
     ids, problems = count(1), list[str]()
     fields = _fields(struct, "", lambda: next(ids), problems)
     if problems:
         raise InvalidInputError(
-            "the Spark schema has types that Iceberg has not:\n" + "\n".join(f"  - {p}" for p in problems),
+            "the Spark schema contains types that Iceberg does not support:\n"
+            + "\n".join(f"  - {p}" for p in problems),
             "cast these columns before creating the table",
         )
     return Schema(*fields)
@@ -104,7 +105,7 @@ def _to_iceberg(
 
 
 def schema_to_spark(schema: Schema) -> spark.StructType:
-    """The Spark schema of an Iceberg schema, its field ids in the metadata of the columns."""
+    """The Spark schema of an Iceberg schema, with its field ids in the metadata of the columns."""
     return _struct(schema.as_struct(), "")
 
 
@@ -140,7 +141,7 @@ def _to_spark(kind: iceberg.IcebergType, place: str) -> spark.DataType:
     known = _TO_SPARK.get(type(kind))
     if known is None:
         raise UnsupportedError(
-            f"column {place}: Spark has no type for Iceberg's {kind}", "leave it out, or use read_arrow"
+            f"column {place} is {kind}, which Spark does not support", "leave it out, or use read_arrow"
         )
     return known
 
@@ -155,17 +156,17 @@ def has_spark_types(schema: Schema) -> bool:
 
 
 def nullable(struct: spark.StructType) -> spark.StructType:
-    """The same columns, none of them required."""
+    """The same columns, all of them optional."""
     return spark.StructType([spark.StructField(f.name, f.dataType, True, f.metadata) for f in struct.fields])
 
 
 def empty_frame(session: SparkSession, schema: Schema) -> DataFrame:
-    """No rows, with the columns of an Iceberg schema."""
+    """An empty frame with the columns of an Iceberg schema."""
     return session.createDataFrame([], schema_to_spark(schema))
 
 
 def has_lists_or_maps(schema: Schema) -> bool:
-    """Whether Spark's own Parquet writer cannot write the schema: it gives no ids inside lists and maps."""
+    """Whether Spark's own Parquet writer cannot write the schema: it writes no ids inside lists and maps."""
     return any(_contains_list_or_map(field.field_type) for field in schema.fields)
 
 

@@ -1,1 +1,1 @@
-"""What happens around commits: control entries, recovery, hooks."""
+"""What follows a commit: publishing, hooks, control entries, recovery, replicas, fsck."""

@@ -1,17 +1,19 @@
-"""Control entries on storage: one for each version, and the outbox that tells which have hooks left to run.
+"""Control entries on storage: one for each version, and the outbox, which names the versions with open hooks.
 
-All of it is derived from the log. An entry is the receipt of its version: it is written when everything else
-that is due after the commit was done, so that recovery need only look for versions without one.
+All of them are derived from the log. An entry is the receipt of its version: it is written when all other
+work after the commit is done, so that recovery only needs to check versions without one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from headgate.commit.driver import Driver
-from headgate.commit.layout import (
+from headgate.core.history.descriptor import descriptor
+from headgate.errors import CorruptLakeError
+from headgate.log.driver import Driver
+from headgate.log.layout import (
     ENTRIES,
     OUTBOX,
     RECOVERED,
@@ -20,10 +22,14 @@ from headgate.commit.layout import (
     outbox_key,
     outbox_version,
 )
-from headgate.errors import CorruptLakeError
-from headgate.model.control_entry import ControlEntry
+from headgate.log.log import committed_twice
+from headgate.model.control_entry import NONE_FAILED, ControlEntry, FailedCommits, HookRun
 from headgate.model.identifiers import GENESIS, Version
-from headgate.model.json_object import JsonObject, encode
+from headgate.model.json_object import JsonObject, digest, encode
+from headgate.model.record import Record
+
+LONGEST_COPY_BYTES = 64 * 1024
+"""How long a record may be that is kept in its control entry, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,51 +39,104 @@ class ControlEntries:
     driver: Driver
 
     def read(self, version: Version) -> ControlEntry | None:
-        """The entry of a version; None if there is none, or none that can be read: it can be made again."""
-        key = entry_key(version)
-        data = self.driver.get(key)
-        try:
-            return None if data is None else ControlEntry.decode(data, version, key)
-        except CorruptLakeError:
-            return None
+        """The entry of a version; None if it is missing or unreadable, because it can be rebuilt."""
+        return _decoded(self.driver.get(entry_key(version)), version)
 
     def read_all(self, versions: Sequence[Version]) -> list[ControlEntry | None]:
         return self.driver.host.together([partial(self.read, version) for version in versions])
 
     def write(self, entry: ControlEntry, *, was_open: bool = False) -> None:
-        """Writes an entry. `was_open`: an earlier one may have had hooks left.
+        """Writes an entry. `was_open`: an earlier entry of the version may have had open hooks.
 
-        Idempotent. Whoever dies inside leaves a version without an entry, or one in the outbox whose hooks
-        are all done; recovery makes up for both.
+        Idempotent. If the process dies in between, the version has no entry, or is in the outbox although its
+        hooks are all done; recovery fixes both.
         """
-        if entry.open_hooks:
-            # Before the entry: one that has it is not looked at again unless the outbox says so.
-            names = [hook.name for hook in entry.open_hooks]
-            self.driver.put(outbox_key(entry.version), encode({"hooks": [*names]}))
+        self._tell_outbox(entry)
         self.driver.put(entry_key(entry.version), entry.encode())
         if was_open and not entry.open_hooks:
             self.driver.delete(outbox_key(entry.version))
 
+    def write_receipt(self, entry: ControlEntry) -> None:
+        """Writes the entry of a version that this process has just committed.
+
+        Raises `LostEndError` if the version has an entry of another transaction: the version was committed
+        before, and its record was lost. Costs one request, as `write` does.
+        """
+        self._tell_outbox(entry)
+        if self.driver.create(entry_key(entry.version), entry.encode()):
+            return
+        key = entry_key(entry.version)
+        data = self.driver.get(key)
+        there = _decoded(data, entry.version)
+        if there is not None and there.txid != entry.txid:
+            raise committed_twice(self.driver.store.describe(), entry.version, key, data)
+        # Another process treated this writer as dead and backfilled the entry; this one contains more.
+        self.write(entry, was_open=True)
+
+    def _tell_outbox(self, entry: ControlEntry) -> None:
+        # Before the entry: a version with an entry is checked again only if it is in the outbox.
+        if entry.open_hooks:
+            names = [hook.name for hook in entry.open_hooks]
+            self.driver.put(outbox_key(entry.version), encode({"hooks": [*names]}))
+
     def written_above(self, version: Version) -> frozenset[Version]:
-        """The versions above `version` that have an entry. Lists only those."""
+        """The versions above `version` that have an entry. Lists only these."""
         keys = self.driver.keys(ENTRIES, after=entry_key(version))
         found = (entry_version(key) for key in keys)
         return frozenset(known for known in found if known is not None)
 
     def outbox(self) -> tuple[Version, ...]:
-        """The versions that may have hooks left, oldest first."""
+        """The versions that may have open hooks, oldest first."""
         found = (outbox_version(key) for key in self.driver.keys(OUTBOX))
         return tuple(sorted(version for version in found if version is not None))
 
-    def recovered(self) -> Version:
-        """The version up to which every entry is there. Never too high; too low costs a longer listing."""
+    def read_recovered(self) -> Version:
+        """The version up to which every entry exists. Never too high; a low one costs a longer listing."""
         data = self.driver.get(RECOVERED)
         if data is None:
             return GENESIS
         try:
             return JsonObject.parse(data, RECOVERED).version("version")
         except CorruptLakeError:
-            return GENESIS  # advice that cannot be read: everything is looked at once more
+            return GENESIS  # unreadable advice: check everything again
 
     def set_recovered(self, version: Version) -> None:
         self.driver.put(RECOVERED, encode({"version": version.number}))
+
+
+def _decoded(data: bytes | None, version: Version) -> ControlEntry | None:
+    try:
+        return None if data is None else ControlEntry.decode(data, version, entry_key(version))
+    except CorruptLakeError:
+        return None
+
+
+def control_entry(
+    record: Record,
+    own: str,
+    hooks: tuple[HookRun, ...],
+    timings: dict[str, float],
+    failed: FailedCommits = NONE_FAILED,
+) -> ControlEntry:
+    """The entry of a version, from its record, whose digest is `own`."""
+    return ControlEntry(
+        record.version,
+        record.txid,
+        own,
+        descriptor(record),
+        hooks,
+        timings,
+        copy=_copy(record.encode(), own),
+        failed=failed,
+    )
+
+
+def _copy(data: bytes, expected: str) -> str | None:
+    # One that a later release wrote may be other bytes when it is written again: that would be no copy.
+    return data.decode() if len(data) <= LONGEST_COPY_BYTES and digest(data) == expected else None
+
+
+def recovered_entry(record: Record, own: str) -> ControlEntry:
+    """The entry that the writer of a version did not write. Its hooks are as good as never run."""
+    hooks = tuple(HookRun(name) for name in record.hooks)
+    return replace(control_entry(record, own, hooks, {}), recovered=True)

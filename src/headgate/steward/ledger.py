@@ -1,4 +1,4 @@
-"""Counting what a handle does around its commits."""
+"""Counts what a handle does around its commits."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from headgate.core.descriptor import totals
-from headgate.forks import renew_after_fork
-from headgate.model.control_entry import HookRun, HookState
+from headgate.core.history.descriptor import totals
+from headgate.errors import CommitUnknownError, HeadgateError
+from headgate.model.control_entry import NONE_FAILED, FailedCommits, HookRun, HookState
 from headgate.model.metrics import HookTotals, Metrics
 from headgate.model.record import Record
-from headgate.storage.meter import RequestCounts
+from headgate.storage.requests import RequestCounts
+from headgate.system.host import renew_after_fork
 
 
 class Ledger:
-    """The counts of one handle. Safe to share between threads."""
+    """The counters of one handle. Safe to share between threads."""
 
     def __init__(self) -> None:
         self.after_fork()
         renew_after_fork(self)
 
     def after_fork(self) -> None:
-        # What the parent did is the parent's.
+        # The parent process keeps its own counts.
         self._lock = threading.Lock()
         self._metrics = Metrics()
         self._conflicts: Counter[str] = Counter()
+        self._failed = self._not_written = NONE_FAILED
         self._hooks: dict[str, HookTotals] = {}
 
     def committed(self, record: Record, timings: Mapping[str, float], postponed: int) -> None:
-        """Counts a version of this handle, once what follows from it is done."""
+        """Counts a version of this handle, after the work that follows it is done."""
         changed = totals(record)
         with self._lock:
             now = self._metrics
@@ -47,19 +49,40 @@ class Ledger:
             )
 
     def refused(self, rules: Iterable[str]) -> None:
-        """Counts a commit that the rules refused, under each rule that did."""
+        """Counts a commit that the rules rejected, under each rule that rejected it."""
         with self._lock:
             self._conflicts.update(set(rules))
 
+    def failed(self, error: Exception) -> None:
+        """Counts a commit that ended with an error, or whose outcome is unknown."""
+        if isinstance(error, CommitUnknownError):
+            one = FailedCommits(unknown_outcomes=1)
+        else:
+            one = FailedCommits({error.kind if isinstance(error, HeadgateError) else type(error).__name__: 1})
+        with self._lock:
+            self._failed += one
+            self._not_written += one
+
+    def take_failed(self) -> FailedCommits:
+        """The failed commits that are in no control entry yet. The caller writes them into one."""
+        with self._lock:
+            taken, self._not_written = self._not_written, NONE_FAILED
+            return taken
+
+    def give_back(self, failed: FailedCommits) -> None:
+        """Keeps failed commits that could not be written for the next control entry."""
+        with self._lock:
+            self._not_written += failed
+
     def ran(self, before: Iterable[HookRun], after: Iterable[HookRun]) -> None:
-        """Counts what came of running hooks. Those that were not tried do not count."""
+        """Counts the results of running hooks. Hooks that were not tried do not count."""
         with self._lock:
             for old, new in zip(before, after, strict=True):
                 if new.attempts > old.attempts:
                     self._hooks[new.name] = _added(self._hooks.get(new.name, HookTotals()), old, new)
 
     def recovered(self, entries: int) -> None:
-        """Counts a recovery, and the versions that it made up for."""
+        """Counts a recovery, and the control entries that it backfilled."""
         with self._lock:
             now = self._metrics
             self._metrics = replace(
@@ -71,6 +94,8 @@ class Ledger:
             return replace(
                 self._metrics,
                 conflicts=dict(self._conflicts),
+                failures=dict(self._failed.failures),
+                unknown_outcomes=self._failed.unknown_outcomes,
                 hooks=dict(self._hooks),
                 requests=dict(requests.by_kind),
                 bytes_read=requests.bytes_read,

@@ -1,7 +1,11 @@
-"""Making all of `control/` but the log anew, whatever is there: entries, checkpoints, the outbox.
+"""Rebuilds what is derived from the log, whatever is there.
 
-What was there is replaced, then what does not belong there is removed; readers and writers may go on. The
-states of hooks are known to entries alone, so those of an entry that fits its record are kept.
+That is: control entries, the outbox, checkpoints, `last.json`, the mark of recovery, and what is published of
+tables. Everything else in `control/` stays as it is, such as the timeline and the mark of a replica.
+
+Replaces existing objects, and then removes those that do not belong there. Readers and writers may keep
+running. Only control entries contain the states of hooks, so the states in an entry that matches its record
+are kept.
 """
 
 from __future__ import annotations
@@ -9,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from headgate.commit.layout import (
+from headgate.core.compaction.windows import boundary_at_or_before
+from headgate.errors import CorruptLakeError
+from headgate.log.head import RECORDS_AT_ONCE
+from headgate.log.layout import (
     CHECKPOINTS,
     ENTRIES,
     LAST_CHECKPOINT,
@@ -23,20 +30,18 @@ from headgate.commit.layout import (
     outbox_key,
     outbox_version,
 )
-from headgate.commit.log import RECORDS_AT_ONCE
-from headgate.core.windows import boundary_at_or_before
-from headgate.errors import CorruptLakeError
 from headgate.model.control_entry import ControlEntry
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.state import LakeState
-from headgate.steward.steward import Steward, recovered_entry
+from headgate.steward.control import recovered_entry
+from headgate.steward.follow_up import Steward
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What was made anew, up to version `until`, and what was removed because it belonged to nothing.
+    """What was rebuilt, up to version `until`, and which unreferenced objects were removed.
 
-    `not_published` are tables whose metadata cannot be read, with why.
+    `not_published` are the tables whose metadata cannot be read, with the reasons.
     """
 
     until: int
@@ -49,14 +54,14 @@ class RebuildReport:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilding:
-    """Through one handle of a lake. `progress` is told how many versions are done, of how many."""
+    """Rebuilds through one handle of a lake. `progress` gets the number of versions done, and the total."""
 
     steward: Steward
     progress: Callable[[int, int], None]
 
     def run(self) -> RebuildReport:
         newest = self.steward.checkpoints.refresh()
-        # Listed before anything is made, so that nothing new is taken for a stray.
+        # Listed before anything is written, so that new objects are not treated as strays.
         strays = self._derived(newest.version)
         report = self._versions(newest, strays)
         self._point_to_last(newest.version, strays)
@@ -73,10 +78,10 @@ class Rebuilding:
         )
 
     def _point_to_last(self, newest: Version, strays: set[str]) -> None:
-        """`last.json` may name anything; without a boundary it should not be there."""
+        """Rewrites `last.json`, which may name anything; without a boundary it must not exist."""
         checkpoints, driver = self.steward.checkpoints, self.steward.log.driver
         boundary = boundary_at_or_before(newest, self.steward.log.identity.divisor)
-        # It also tells writers that the lake is a replica, which they may not write to.
+        # It also tells writers that the lake is a replica, to which they must not write.
         checkpoints.replica = checkpoints.replica or driver.get(REPLICA) is not None
         if boundary != GENESIS or checkpoints.replica:
             checkpoints.point_to(boundary)
@@ -84,24 +89,24 @@ class Rebuilding:
             strays.add(LAST_CHECKPOINT)
 
     def _derived(self, until: Version) -> set[str]:
-        """What is there now, but for what later versions brought."""
+        """The derived objects that exist now, except those of later versions."""
         driver = self.steward.log.driver
         keys = {key for prefix in (ENTRIES, OUTBOX, CHECKPOINTS) for key in driver.keys(prefix)}
         return {key for key in keys - {RECOVERED, LAST_CHECKPOINT} if not _is_later(key, until)}
 
     def _versions(self, newest: LakeState, strays: set[str]) -> RebuildReport:
-        """Makes the entries and checkpoints of all versions, and takes them out of `strays`."""
+        """Writes the entries and checkpoints of all versions, and removes them from `strays`."""
         report = RebuildReport(newest.version.number)
         state, divisor = self.steward.checkpoints.genesis, self.steward.log.identity.divisor
         while state.version < newest.version:
-            # Up to the next boundary at most: its state is then at hand.
+            # Up to the next boundary at most, so that its state is available for the checkpoint.
             to_boundary = divisor - state.version.number % divisor
             left = newest.version.number - state.version.number
             progress = self.steward.log.advance(state, min(left, to_boundary, RECORDS_AT_ONCE))
             if progress.ended:
                 raise CorruptLakeError(
-                    f"the record of version {progress.state.version.next()} is gone; what is derived was "
-                    "made anew up to the version before, and nothing was removed",
+                    f"the record of version {progress.state.version.next()} is missing; derived objects were "
+                    "rebuilt up to the version before, and nothing was removed",
                     "stop writing to this lake; run headgate fsck",
                 )
             state = progress.state
@@ -123,14 +128,14 @@ class Rebuilding:
             strays.discard(outbox_key(version))
 
     def _entry(self, version: Version) -> ControlEntry:
-        record, digest = self.steward.log.decided(version)
+        record, digest = self.steward.log.read_decided(version)
         made = recovered_entry(record, digest)
         before = self.steward.entries.read(version)
         if before is None or (before.record, before.txid) != (digest, record.txid):
             return made
         known = {hook.name: hook for hook in before.hooks}
         hooks = tuple(known.get(hook.name, hook) for hook in made.hooks)
-        return replace(made, hooks=hooks, timings=before.timings, recovered=before.recovered)
+        return replace(before, descriptor=made.descriptor, copy=made.copy, hooks=hooks)
 
 
 def _is_later(key: str, until: Version) -> bool:

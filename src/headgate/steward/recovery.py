@@ -1,42 +1,34 @@
-"""Recovery: makes up for what writers that died had still to do after their commits.
+"""Recovery: finishes the work that dead writers left undone after their commits.
 
-Every step can be repeated, and the mark up to which all is well is moved last: a recovery that dies inside is
-recovered by the next one.
+Every step is idempotent, and the mark of recovery moves last. If a recovery dies, the next one finishes its
+work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from headgate.commit.checkpoints import listed_checkpoints, state_at
-from headgate.core.recovery_plan import Seen, plan_recovery
-from headgate.model.control_entry import ControlEntry, HookRun, HookState
+from headgate.core.plans.hooks import awaits_turn
+from headgate.core.plans.recovery import Seen, plan_recovery
+from headgate.log.checkpoints import listed_checkpoints, state_at
+from headgate.model.control_entry import ControlEntry, HookRun, HookState, UndoRun
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.record import Record
-from headgate.model.recovery import RecoveryReport
+from headgate.model.reports import RecoveryNeed, RecoveryReport
 from headgate.model.state import LakeState
-from headgate.steward.steward import Steward, published, recovered_entry
-
-
-@dataclass(frozen=True, slots=True)
-class HooksRun:
-    """What came of running the hooks of some versions; each is named with its version."""
-
-    done: tuple[str, ...] = ()
-    open: tuple[str, ...] = ()
-
-    def __add__(self, other: HooksRun) -> HooksRun:
-        return HooksRun(self.done + other.done, self.open + other.open)
+from headgate.steward.control import recovered_entry
+from headgate.steward.follow_up import Steward, published
+from headgate.steward.hooks.runs import HooksRun
 
 
 @dataclass(frozen=True, slots=True)
 class OpenHook:
-    """A hook that is due for a version and not done. `registered`: this process could run it.
+    """A hook of a version that is not done, or was undone. `registered`: this process can run it.
 
-    `recorded`: the control entry of the version says so. If not, there is none yet: its writer is still at
-    work, or died.
+    `recorded`: the control entry of the version says so. If false, there is no entry yet: the writer of the
+    version is still running, or died.
     """
 
     version: int
@@ -52,10 +44,10 @@ class Recovery:
     steward: Steward
 
     def run(self) -> RecoveryReport:
-        """Finishes what is unfinished, up to the newest version. Idempotent.
+        """Finishes all unfinished work up to the newest version. Idempotent.
 
-        Reads what the versions above the last recovered one need, and nothing else. The hooks that are still
-        due are run if they are registered here; a writer that is alive may be running them too.
+        Reads only what the versions above the last recovered one need. Runs the open hooks that are
+        registered here; a writer that is still alive may be running them too.
         """
         newest, seen = self._look()
         plan = plan_recovery(seen)
@@ -73,19 +65,46 @@ class Recovery:
         return RecoveryReport(
             looked_from=seen.recovered.number,
             until=seen.head.number,
-            entries=tuple(version.number for version in plan.entries),
+            entries=_numbers(plan.entries),
             published=tables,
             not_published=broken,
-            checkpoints=tuple(version.number for version in plan.checkpoints),
+            checkpoints=_numbers(plan.checkpoints),
             hooks_done=hooks.done,
             hooks_open=hooks.open,
         )
 
+    def needed(self) -> RecoveryNeed:
+        """The work that `run` would find. Changes nothing.
+
+        Costs two reads and three listings, and a read for each version with open hooks.
+        """
+        newest, seen = self._look()
+        plan = plan_recovery(seen)
+        hooks = dict(zip(plan.hooks, self.steward.entries.read_all(plan.hooks), strict=True))
+        awaiting = [version for version, entry in hooks.items() if self._awaits_recovery(entry)]
+        return RecoveryNeed(
+            until=newest.version.number,
+            entries=_numbers(plan.entries),
+            checkpoints=_numbers(plan.checkpoints),
+            hooks=_numbers(awaiting),
+            failed_hooks=_numbers(version for version in hooks if version not in awaiting),
+        )
+
+    def _awaits_recovery(self, entry: ControlEntry | None) -> bool:
+        """Whether recovery has work to do for a version in the outbox."""
+        if entry is None or not entry.open_hooks:
+            return True  # an entry to write, or an outbox to empty
+        rules = self.steward.hooks.runner.rules
+        return any(
+            awaits_turn(hook.name, rules, entry.hooks) if hook.undo is None else _is_pending(hook.undo)
+            for hook in entry.open_hooks
+        )
+
     def _look(self) -> tuple[LakeState, Seen]:
-        """The newest state, and what is missing of what follows from it."""
+        """The newest state, and what is missing of the objects derived from it."""
         entries, log = self.steward.entries, self.steward.log
-        # Before the log: a mark above the newest version then cannot be right.
-        mark = entries.recovered()
+        # Read before the log, so that a mark above the newest version is certainly wrong.
+        mark = entries.read_recovered()
         newest = self.steward.checkpoints.refresh()
         recovered = mark if mark <= newest.version else GENESIS
         return newest, Seen(
@@ -99,14 +118,14 @@ class Recovery:
 
     def _records(self, versions: Sequence[Version]) -> list[tuple[Record, str]]:
         log = self.steward.log
-        return log.driver.host.together([partial(log.decided, version) for version in versions])
+        return log.driver.host.together([partial(log.read_decided, version) for version in versions])
 
     def _publish(
         self, records: Sequence[tuple[Record, str]], newest: LakeState
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Announces the tables that versions without an entry changed, as they are now.
+        """Publishes the current state of the tables that versions without an entry changed.
 
-        Returns which, and those that cannot be, with why.
+        Returns the published tables, and those that cannot be published, with the reasons.
         """
         changed = {table.table.uuid for record, _ in records for table in published(record)}
         due = sorted((name, ref) for name, ref in newest.tables.items() if ref.uuid in changed)
@@ -117,25 +136,27 @@ class Recovery:
     # --- hooks --------------------------------------------------------------------------------------------
 
     def run_open_hooks(self, *, retry: bool) -> HooksRun:
-        """Runs the hooks of all versions that the outbox tells of."""
+        """Runs the hooks of all versions in the outbox."""
         head = self.steward.checkpoints.refresh().version
         versions = [version for version in self.steward.entries.outbox() if version <= head]
         return self.run_hooks(versions, retry=retry)
 
     def run_hooks(self, versions: Sequence[Version], *, retry: bool) -> HooksRun:
         """Runs the pending hooks of versions, one version after the other; with `retry` failed ones too."""
-        ran = HooksRun()
+        ran, hooks, last = HooksRun(), self.steward.hooks, None
         for version, stored in zip(versions, self.steward.entries.read_all(versions), strict=True):
             if stored is not None and self._nothing_to_run(stored, retry):
-                ran += HooksRun(open=self._open(stored))
+                ran += HooksRun(open=hooks.open_in(stored))
             else:
-                ran += self._run_hooks_of(version, retry)
-        return ran
+                ran += hooks.run_open(version, retry=retry)
+                last = version
+        # A writer may have stopped waiting while this process ran the hooks that it waited for.
+        return ran if last is None else ran + hooks.run_following(last)
 
     def skip_hooks(self, name: str) -> tuple[int, ...]:
-        """Gives up a hook wherever an entry says that it is not done; returns of which versions. Idempotent.
+        """Gives up a hook in all versions whose entry says that it is not done; returns them. Idempotent.
 
-        Not of versions without an entry: one would say that all that is due after the commit was done.
+        Skips versions without an entry: writing one would claim that all work after the commit is done.
         """
         given_up = []
         for entry in filter(None, self.steward.entries.read_all(self.steward.entries.outbox())):
@@ -146,63 +167,49 @@ class Recovery:
         return tuple(given_up)
 
     def open_hooks(self) -> tuple[OpenHook, ...]:
-        """What is not done, oldest version first. Changes nothing, and reads what `run` would read."""
+        """The hooks that are not done, oldest version first.
+
+        Changes nothing, and reads what `run` would read.
+        """
         _, seen = self._look()
         plan = plan_recovery(seen)
         entries = self.steward.entries.read_all(plan.hooks)
-        recorded = [(entry.version, run, True) for entry in entries if entry for run in entry.open_hooks]
+        recorded = [
+            (entry.version, run, True)
+            for entry in entries
+            if entry
+            for run in entry.hooks
+            if run.is_open or run.undo is not None
+        ]
         left = [
             (record.version, HookRun(name), False)
             for record, _ in self._records(plan.entries)
             for name in record.hooks
         ]
         return tuple(
-            OpenHook(version.number, run, run.name in self._registered, is_recorded)
+            OpenHook(version.number, run, run.name in self.steward.hooks.registered, is_recorded)
             for version, run, is_recorded in sorted(recorded + left, key=lambda each: each[0])
         )
 
     def _nothing_to_run(self, entry: ControlEntry, retry: bool) -> bool:
-        """Whether some hooks of a version are open, and none of them can be run here."""
+        """Whether some hooks of a version are open, and this process can run none of them."""
         wanted = {HookState.PENDING, HookState.FAILED} if retry else {HookState.PENDING}
-        states = [hook.state for hook in entry.open_hooks if hook.name in self._registered]
+        open_here = [hook for hook in entry.open_hooks if hook.name in self.steward.hooks.registered]
+        states = {hook.state if hook.undo is None else hook.undo.state for hook in open_here}
         return bool(entry.open_hooks) and wanted.isdisjoint(states)
 
-    @property
-    def _registered(self) -> frozenset[str]:
-        return frozenset(hook.name for hook in self.steward.runner.hooks)
 
-    def _run_hooks_of(self, version: Version, retry: bool) -> HooksRun:
-        entries = self.steward.entries
-        record, digest = self.steward.log.decided(version)
-        stored = entries.read(version)
-        before = stored or recovered_entry(record, digest)
-        runs = self.steward.run_hooks(record, before.hooks, retry=retry)
-        stored = entries.read(version)
-        now = replace(before, hooks=_with_done(runs, stored))
-        # What nobody here can run is left as it is; an outbox whose hooks are all done is emptied.
-        if now != stored or not now.open_hooks:
-            entries.write(now, was_open=True)
-        were_open = {hook.name for hook in before.open_hooks}
-        return HooksRun(
-            tuple(
-                f"{version}: {hook.name}" for hook in runs if hook.state.is_over and hook.name in were_open
-            ),
-            self._open(now),
-        )
-
-    def _open(self, entry: ControlEntry) -> tuple[str, ...]:
-        return tuple(f"{entry.version}: {hook.name} ({self._why_open(hook)})" for hook in entry.open_hooks)
-
-    def _why_open(self, hook: HookRun) -> str:
-        where = None if hook.name in self._registered else "not registered here"
-        return "; ".join(filter(None, (hook.error, where))) or "not tried yet"
+def _numbers(versions: Iterable[Version]) -> tuple[int, ...]:
+    return tuple(version.number for version in versions)
 
 
-def _with_done(runs: Sequence[HookRun], stored: ControlEntry | None) -> tuple[HookRun, ...]:
-    """What became of hooks, with those that somebody else has done meanwhile: done is done."""
-    done = {hook.name: hook for hook in ([] if stored is None else stored.hooks) if hook.state.is_over}
-    return tuple(hook if hook.state.is_over else done.get(hook.name, hook) for hook in runs)
+def _is_pending(undo: UndoRun) -> bool:
+    return undo.state is HookState.PENDING
 
 
 def _given_up(hook: HookRun) -> HookRun:
-    return hook if hook.state.is_over else replace(hook, state=HookState.SKIPPED)
+    if not hook.state.is_over:
+        return replace(hook, state=HookState.SKIPPED)
+    if hook.undo is not None and not hook.undo.state.is_over:
+        return replace(hook, undo=replace(hook.undo, state=HookState.SKIPPED))
+    return hook

@@ -1,1 +1,1 @@
-"""Where bytes live: what a storage can promise (capabilities), and the stores that promise it."""
+"""What a storage promises, and the stores that promise it."""

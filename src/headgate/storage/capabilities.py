@@ -1,15 +1,16 @@
 """What a storage can promise, each promise a small Protocol.
 
-A store is asked for a promise with `isinstance`. Every store gives the three that any storage can give:
+`isinstance` says whether a store makes a promise. Every store makes the three that any storage can keep:
 reading, writing and listing. `PutIfAbsent` and `RenameNoReplace` are extra, and decide which commit
-strategies a lake can use. `HoldObject` is for places that can be replaced under our feet, `ReachElsewhere`
-for those that other processes reach; `ReadTail`, `ReadRanges`, `ListSizes`, `KnowsItsPlace` and `IsNear`
-save requests, bytes or time; `ListTimes` and `ShowLeftovers` are for clearing up.
+strategies a lake can use. `HoldObject` is for locations that can be replaced while they are open,
+`ReachElsewhere` for those that other processes can reach, `StaysInside` for those where links can lead out.
+`ReadTail`, `ReadRanges`, `ListSizes`, `KnowsItsPlace` and `IsNear` save requests, bytes or time; `ListTimes`
+and `ShowLeftovers` are for clean-up.
 
 Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
-`StorageRefusedError` when certainly nothing changed, `NoAnswerError` when that cannot be known.
+`StorageRefusedError` if certainly nothing changed, `NoAnswerError` if that is unknown.
 
-A store repeats what its service wants repeated, within a time that it bounds; nobody above it does so again.
+A store itself retries what its service wants retried, within a bounded time; no caller does so again.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class PutWhole(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Removes the object; one that is not there is no error. Idempotent."""
+        """Removes the object; it is not an error if there is none. Idempotent."""
         ...
 
 
@@ -84,35 +85,35 @@ class ListInPages(Protocol):
     def list_page(self, prefix: str, after: str | None = None) -> Page:
         """The next keys below `prefix` (which ends in `/`), in key order, starting above `after`.
 
-        Contains every key in its range whose write ended before the call. Keys written or deleted during
-        the call may be there or not, but they are observed in key order too: if the object of a higher key
-        was written before that of a lower one was deleted, no page misses both. FileTracker relies on it
-        between directories. A store that cannot promise it must return its keys in another
-        order, all in one page; the probe notices, and `sub-hint/` is then listed by itself.
+        Contains every key in its range whose write ended before the call. Keys written or deleted during the
+        call may be included or not, but they are observed in key order too: if the object of a higher key was
+        written before that of a lower one was deleted, no page misses both. FileTracker relies on it between
+        directories. A store that cannot promise it must return its keys in another order, all in one page;
+        the probe notices, and `sub-hint/` is then listed by itself.
         """
         ...
 
 
 @runtime_checkable
 class Store(ReadWhole, PutWhole, ListInPages, Protocol):
-    """What every storage gives."""
+    """What every storage provides."""
 
     def describe(self) -> str:
-        """The place, for people: a path or URL, without credentials."""
+        """The location, for people: a path or URL, without credentials."""
         ...
 
     def uri(self) -> str:
-        """The place, for engines: what stands before `/` and a key in the name of an object."""
+        """The location, for engines: the prefix before `/` and a key in the name of an object."""
         ...
 
 
 @runtime_checkable
 class PutIfAbsent(Protocol):
     def put_if_absent(self, key: str, data: bytes) -> bool:
-        """Creates the object and returns True, or returns False because one is there.
+        """Creates the object and returns True, or returns False because it exists.
 
-        Of any number of racing calls at most one returns True. Not idempotent: a repeated call can be
-        refused by the object that the first one made.
+        Of any number of concurrent calls at most one returns True. Not idempotent: a repeated call can be
+        rejected because of the object that the first one created.
         """
         ...
 
@@ -134,9 +135,9 @@ class ReadTail(Protocol):
 @runtime_checkable
 class ReadRanges(Protocol):
     def ranges(self, key: str, ranges: Sequence[range]) -> list[bytes] | None:
-        """Those bytes of the object, or None if there is none. All of them lie inside of it.
+        """Those bytes of the object, or None if there is none. All of them must be inside it.
 
-        For objects that nobody replaces: each range may be read at its own moment.
+        For objects that nobody replaces: each range may be read at a different time.
         """
         ...
 
@@ -146,7 +147,7 @@ class IsNear(Protocol):
     def is_near(self) -> bool:
         """Whether reading takes no longer than using what was read, as on a disk of this machine.
 
-        Then more threads that read than there are processors only get in each other's way.
+        Then more reading threads than processors only slow each other down.
         """
         ...
 
@@ -154,9 +155,9 @@ class IsNear(Protocol):
 @runtime_checkable
 class ListSizes(Protocol):
     def list_sizes(self, prefix: str, after: str | None = None) -> SizedPage:
-        """As `list_page`, with the size of each object, at the same cost.
+        """Like `list_page`, with the size of each object, at the same cost.
 
-        One that is written or deleted during the call may be there or not.
+        An object that is written or deleted during the call may be included or not.
         """
         ...
 
@@ -164,27 +165,40 @@ class ListSizes(Protocol):
 @runtime_checkable
 class ListTimes(Protocol):
     def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
-        """As `list_sizes`, with the time of each object, at the same cost."""
+        """Like `list_sizes`, with the time of each object, at the same cost."""
         ...
 
 
 @runtime_checkable
 class ShowLeftovers(Protocol):
     def leftovers(self, prefix: str) -> tuple[Stored, ...]:
-        """What writes that died, or are under way, have left below `prefix`, and no listing shows."""
+        """What writes that died, or are still running, have left below `prefix`, and no listing shows."""
         ...
 
     def remove_leftover(self, key: str) -> None:
-        """Removes one of these; one that is not there is no error."""
+        """Removes one of these; it is not an error if there is none."""
         ...
 
 
 @runtime_checkable
 class MakeDurable(Protocol):
     def make_durable(self, keys: Sequence[str]) -> None:
-        """Makes objects that another program wrote survive a power failure, as those of `put` do.
+        """Makes objects that another program wrote survive a power failure, like those of `put`.
 
-        After an error nothing is promised of any of them.
+        After an error, nothing is promised about any of them.
+        """
+        ...
+
+
+@runtime_checkable
+class StaysInside(Protocol):
+    def require_inside(self, keys: Sequence[str]) -> None:
+        """Raises if an object, or a directory above it, is a link, or if it is not a file. A missing one is
+        no error.
+
+        The requests of the store check this themselves. This is for engines that open files by name, such as
+        Spark: a person who can write into the lake can still put a link there between this check and the
+        opening.
         """
         ...
 
@@ -192,10 +206,10 @@ class MakeDurable(Protocol):
 @runtime_checkable
 class ReachElsewhere(Protocol):
     def elsewhere(self) -> Store:
-        """A store for the same place that can be sent to other processes, as the workers of Spark.
+        """A store for the same location that can be sent to other processes, such as the workers of Spark.
 
-        `UnsupportedError` if of those only Spark itself reaches it, and not its Python workers. What stands
-        between a caller and a store, to count or to disturb, stays in the process of the caller.
+        `UnsupportedError` if only Spark itself reaches it, and not its Python workers. Wrappers between a
+        caller and a store, which count or disturb requests, stay in the process of the caller.
         """
         ...
 
@@ -205,9 +219,9 @@ class HoldObject(Protocol):
     def hold(self, key: str) -> bool:
         """Ties the store to the object that is there now; False if there is none.
 
-        From then on every request is refused, with nothing changed, once this very object is gone or another
-        one stands in its place: the directory was removed, unmounted, restored or made anew. Asking again
-        only checks that the first one is still there. Not a request: it costs nothing on a network.
+        From then on every request is rejected, with nothing changed, once this very object is gone or was
+        replaced: the directory was removed, unmounted, restored or recreated. Another call only checks that
+        the first object is still there. It is not a request: it costs nothing on a network.
         """
         ...
 
@@ -215,8 +229,8 @@ class HoldObject(Protocol):
 @runtime_checkable
 class KnowsItsPlace(Protocol):
     def place(self) -> Hashable | None:
-        """Equal for two stores of a process only if they are the same place, opened in the same way.
+        """Equal for two stores of a process only if they have the same location, opened in the same way.
 
-        None as long as that cannot be told.
+        None as long as that is unknown.
         """
         ...

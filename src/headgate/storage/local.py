@@ -1,8 +1,11 @@
 """A directory as a store: a laptop's disk, NFS, any mounted file system.
 
-An object is a file. It is written completely and synced under a hidden name first, and gets its own name
-in one step, so readers see all of it or nothing, also after a power failure. A process that dies in between
+An object is a file. It is first written completely and synced under a hidden name, and then gets its own name
+in one step, so readers see all of it or nothing, even after a power failure. A process that dies in between
 leaves a hidden `.partial` file that no listing shows.
+
+Symbolic links below the directory are never followed (see `beneath`): a listing shows them as objects,
+`delete` and `put` remove the link itself, and every other request for one is rejected.
 """
 
 from __future__ import annotations
@@ -10,20 +13,36 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
+import io
+import itertools
 import os
+import stat
 import uuid
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import NamedTuple, TypeVar
 
 from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
+from headgate.model.limits import require_size
+from headgate.storage.beneath import (
+    DIRECTORY,
+    LISTED,
+    Root,
+    UnfitError,
+    open_directory,
+    open_file,
+    opened_directory,
+    opened_file,
+    require_file,
+)
 from headgate.storage.capabilities import Page, SizedPage, Stored, Tail, TimedPage
-from headgate.storage.keys import checked_key, checked_prefix
 from headgate.storage.mounts import is_on_this_machine
+from headgate.storage.requests import checked_key, checked_prefix
 from headgate.storage.walking import EMPTY, Entries, keys_below
 
 T = TypeVar("T")
@@ -31,7 +50,7 @@ T = TypeVar("T")
 _PARTIAL_START, _PARTIAL_END = ".headgate-", ".partial"
 
 TRIES_TO_ENTER_DIRECTORY = 100
-"""How often a write makes its directory again when clean-up removes it at the same moment."""
+"""How often a write creates its directory again when clean-up removes it at the same time."""
 
 # After these, the kernel has certainly not carried out the call; after others (EIO, ETIMEDOUT, ESTALE, …)
 # a network file system may have. ENOENT is one of the others: NFS can repeat a rename whose answer was lost,
@@ -59,32 +78,45 @@ _CERTAIN = frozenset(
 _NEXT_STEPS = {
     errno.ENOSPC: "free some space, then try again",
     errno.EDQUOT: "free some space or raise the quota, then try again",
-    errno.EROFS: "mount the file system writable, or choose another place",
-    errno.EACCES: "get the right to read and write there, or choose another place",
-    errno.EPERM: "get the right to read and write there, or choose another place",
+    errno.EROFS: "mount the file system writable, or choose another location",
+    errno.EACCES: "get permission to read and write there, or choose another location",
+    errno.EPERM: "get permission to read and write there, or choose another location",
 }
 
-# A file system that answers so has no way to sync a directory; its renames and links are as durable as it
-# makes them.
+# A file system with these answers cannot sync a directory; its renames and links are as durable as it makes
+# them.
 _NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
-def storage_error(doing: str, error: OSError) -> StorageError:
-    """The error of our tree for an `OSError` that came from the step that makes a change visible."""
-    problem = f"{doing}: {error.strerror or error}"
-    if error.errno in _CERTAIN:
-        return StorageRefusedError(problem, _NEXT_STEPS.get(error.errno or 0))
-    return NoAnswerError(problem)
+class _Reading(NamedTuple):
+    """What a request is about. Most requests succeed, so its text is only built when one fails."""
+
+    root: Path
+    key: str
+
+    def __str__(self) -> str:
+        return f"cannot read {self.root / self.key}"
+
+
+def storage_error(doing: str | _Reading, error: OSError) -> StorageError:
+    """The error for an `OSError` that came from the step that makes a change visible."""
+    if error.errno in _CERTAIN or isinstance(error, UnfitError):
+        return _refused(doing, error)
+    return NoAnswerError(f"{doing}: {error.strerror or error}")
+
+
+def _refused(doing: str | _Reading, error: OSError) -> StorageRefusedError:
+    step = error.next_step if isinstance(error, UnfitError) else _NEXT_STEPS.get(error.errno or 0)
+    return StorageRefusedError(f"{doing}: {error.strerror or error}", step)
 
 
 @contextmanager
 def _nothing_visible_yet(doing: str) -> Iterator[None]:
-    """Whatever fails inside has changed nothing that anybody can see."""
+    """Any failure inside has changed nothing that others can see."""
     try:
         yield
     except OSError as error:
-        step = _NEXT_STEPS.get(error.errno or 0)
-        raise StorageRefusedError(f"{doing}: {error.strerror or error}", step) from error
+        raise _refused(doing, error) from error
 
 
 @contextmanager
@@ -97,9 +129,13 @@ def _the_visible_step(doing: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """An object that we keep open: so its inode number is not given to another file meanwhile."""
+    """An object that is kept open, so that its inode number is not given to another file meanwhile.
+
+    As long as it is there, the root that it was found in is the right one, so that is kept open as well.
+    """
 
     path: Path
+    root: int
     descriptor: int
 
     def is_there(self) -> bool:
@@ -114,22 +150,24 @@ class _Held:
 
 
 class LocalStore:
-    """Gives every promise, with POSIX means: replace by rename, create by hard link.
+    """Keeps every promise, with POSIX means: replace by rename, create by hard link.
 
-    Listings are in key order, directory by directory: whatever lies in a directory that sorts later is
-    observed later. With `fsync=False`, commits are faster and survive a killed process, but not a power
-    failure.
+    Listings are in key order, directory by directory: whatever is in a directory that sorts later is observed
+    later. With `fsync=False`, commits are faster and survive a killed process, but not a power failure.
 
-    Limits: a key cannot be an object and a directory of objects at once, and the names of half-written
-    files (`.headgate-….partial`) are not for keys. In a directory of many thousand files, a listing can
-    miss an object that is replaced at this moment.
+    Nothing outside the directory is read, listed, written or deleted, regardless of symbolic links in it;
+    pipes, sockets and devices are not opened as objects. Only the directory itself may be a link.
 
-    Once an object is held, the directory must stay: if it is removed, unmounted, restored or made anew,
-    requests are refused rather than carried out in whatever stands in its place, and the directory itself is
-    never made again. The file that is kept open for it is closed with the store; a copy of the store
-    (pickled, for another process) holds nothing until it is asked to.
+    Limits: a key cannot be both an object and a directory of objects, and the names of half-written files
+    (`.headgate-….partial`) cannot be keys. In a directory of many thousand files, a listing can miss an
+    object that is replaced at the same time.
 
-    An object whose directory entry could not be synced gives no answer any more, for the life of the store.
+    Once an object is held, the directory must stay: if it is removed, unmounted, restored or recreated,
+    requests are rejected rather than carried out in the new directory, and the directory itself is never
+    created again. The file that is kept open for this is closed with the store; a copy of the store (pickled,
+    for another process) holds nothing until it is asked to.
+
+    If the directory entry of an object could not be synced, requests for it fail for the life of the store.
     """
 
     def __init__(self, root: Path, *, fsync: bool = True) -> None:
@@ -153,19 +191,23 @@ class LocalStore:
             self._require_same_place(doing)
             return True
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._held = _hold(self._root, key)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
             raise storage_error(doing, error) from error
-        # A forked child has its own copy of the descriptor, and closes that one. At the end of a process the
-        # system closes it: other threads may be at work until then.
-        weakref.finalize(self, os.close, descriptor).atexit = False
-        self._held = _Held(path, descriptor)
+        # A forked child has its own copies of the descriptors, and closes those. At the end of a process the
+        # system closes them: other threads may be working until then.
+        for descriptor in (self._held.descriptor, self._held.root):
+            weakref.finalize(self, os.close, descriptor).atexit = False
         return True
 
+    def _top(self) -> Root:
+        """Where requests begin: the root that is held, or else whatever its path leads to now."""
+        return str(self._root) if self._held is None else self._held.root
+
     def place(self) -> Hashable | None:
-        # Only of what is held: a path alone can lead to something else tomorrow.
+        # Only if something is held: a path alone can lead to something else tomorrow.
         if self._held is None:
             return None
         held = os.fstat(self._held.descriptor)
@@ -173,7 +215,7 @@ class LocalStore:
 
     def is_near(self) -> bool:
         if self._near is None:
-            self._near = is_on_this_machine(self._root)
+            self._near = _is_near(self._root, _device(self._root))
         return self._near
 
     def describe(self) -> str:
@@ -184,68 +226,73 @@ class LocalStore:
         return f"file://{self._root}"
 
     def get(self, key: str) -> bytes | None:
-        path = self._path(key)
-        doing = f"cannot read {path}"
-        self._require_same_place(doing)
-        self._require_synced(key, doing)
-        try:
-            return path.read_bytes()
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-        except OSError as error:
-            raise storage_error(doing, error) from error
+        if key in self._unsynced:
+            self._require_synced(key, f"cannot read {self._path(key)}")
+        return self._read_from(key, partial(_whole, key))
 
     def tail(self, key: str, length_bytes: int) -> Tail | None:
-        def end(file: BinaryIO) -> Tail:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - length_bytes))
-            return Tail(file.read(), size)
+        def end(descriptor: int) -> Tail:
+            with io.FileIO(descriptor, closefd=False) as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - length_bytes))
+                return Tail(file.readall(), size)
 
         return self._read_from(key, end)
 
     def ranges(self, key: str, ranges: Sequence[range]) -> list[bytes] | None:
-        def parts(file: BinaryIO) -> list[bytes]:
-            found = []
-            for part in ranges:
-                file.seek(part.start)
-                found.append(file.read(len(part)))
-            return found
+        def parts(descriptor: int) -> list[bytes]:
+            # At most what is there, regardless of the range: so memory is not allocated in advance.
+            size = os.fstat(descriptor).st_size
+            with io.FileIO(descriptor, closefd=False) as file:
+                return [_part(file, part.start, min(part.stop, size)) for part in ranges]
 
         return self._read_from(key, parts)
 
-    def _read_from(self, key: str, read: Callable[[BinaryIO], T]) -> T | None:
-        path = self._path(key)
-        doing = f"cannot read {path}"
+    def _read_from(self, key: str, read: Callable[[int], T]) -> T | None:
+        _require_whole(key)
+        doing = _Reading(self._root, key)
         self._require_same_place(doing)
         try:
-            with path.open("rb") as file, _the_visible_step(doing):
-                return read(file)
+            with opened_file(self._top(), key) as descriptor:
+                return read(descriptor)
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             return None
         except OSError as error:
             raise storage_error(doing, error) from error
 
+    def require_inside(self, keys: Sequence[str]) -> None:
+        for directory, names in itertools.groupby(sorted(filter(None, keys)), _above):
+            with (
+                _nothing_visible_yet(f"cannot read {self._root / directory}"),
+                suppress(FileNotFoundError, NotADirectoryError),
+                opened_directory(self._top(), directory) as opened,
+            ):
+                for key in names:
+                    with suppress(FileNotFoundError, IsADirectoryError):
+                        require_file(_status(key, opened), checked_key(key))
+
     def make_durable(self, keys: Sequence[str]) -> None:
         if not self._fsync:
             return
-        directories = set[Path]()
+        directories = set[str]()
         for key in keys:
             path = self._path(key)
-            with _the_visible_step(f"cannot sync {path}"), path.open("rb") as file:
-                os.fsync(file.fileno())
-            directories.update(parent for parent in path.parents if parent.is_relative_to(self._root))
+            with _the_visible_step(f"cannot sync {path}"), opened_file(self._top(), key) as descriptor:
+                os.fsync(descriptor)
+            directories.update(_all_above(key))
         for directory in sorted(directories, reverse=True):
-            with _the_visible_step(f"cannot sync {directory}"):
-                self._sync(directory)
+            with _the_visible_step(f"cannot sync {self._root / directory}"):
+                self._sync(self._root / directory)
 
     def put(self, key: str, data: bytes) -> None:
         target = self._path(key)
         doing = f"cannot write {target}"
         self._require_same_place(doing)
         self._require_synced(key, doing)
-        with self._partial(target, data) as partial, _the_visible_step(doing):
-            partial.replace(target)
-        self._sync_entry(key, target.parent, doing)
+        with self._partial(target, data) as hidden:
+            with _the_visible_step(doing):
+                os.replace(hidden.name, target.name, src_dir_fd=hidden.directory, dst_dir_fd=hidden.directory)
+            self._sync_entry(key, hidden.directory, doing)
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         # A hard link refuses to replace, on every POSIX file system and on NFS; rename does not.
@@ -253,13 +300,14 @@ class LocalStore:
         doing = f"cannot create {target}"
         self._require_same_place(doing)
         self._require_synced(key, doing)
-        with self._partial(target, data) as partial, _the_visible_step(doing):
-            try:
-                os.link(partial, target)
-            except FileExistsError:
-                _refuse_directory(target, doing)
-                return False
-        self._sync_entry(key, target.parent, doing)
+        with self._partial(target, data) as hidden:
+            with _the_visible_step(doing):
+                try:
+                    _link(hidden, _Entry(hidden.directory, target.name))
+                except FileExistsError:
+                    _refuse_directory(_Entry(hidden.directory, target.name), doing)
+                    return False
+            self._sync_entry(key, hidden.directory, doing)
         return True
 
     def rename_no_replace(self, source: str, target: str) -> bool:
@@ -267,101 +315,143 @@ class LocalStore:
         doing = f"cannot rename {old} to {new}"
         self._require_same_place(doing)
         self._require_synced(target, doing)
-        made = self._moved(old, new, doing)
+        made = self._moved(source, target, doing)
         if made is None:
             return False
         for directory in dict.fromkeys((*made, new.parent, old.parent)):
-            self._sync_entry(target, directory, doing)
+            with self._recorded_unless_synced(target, doing):
+                self._sync(directory)
         return True
 
     def delete(self, key: str) -> None:
         path = self._path(key)
         self._require_same_place(f"cannot delete {path}")
-        # A directory has this name, or a file the name of a directory above: there is no such object.
+        # The name is a directory, or a parent is a file: there is no such object.
         with _the_visible_step(f"cannot delete {path}"), suppress(IsADirectoryError, NotADirectoryError):
-            path.unlink(missing_ok=True)
-        self._remove_empty_directories(path.parent)
+            self._unlink(key)
+        self._remove_empty_directories(_above(key))
+
+    def _unlink(self, key: str) -> None:
+        with suppress(FileNotFoundError), opened_directory(self._top(), _above(key)) as directory:
+            os.unlink(_name(key), dir_fd=directory)
 
     def list_page(self, prefix: str, after: str | None = None) -> Page:
         checked_prefix(prefix)
         top = self._root / prefix if prefix else self._root
         self._require_same_place(f"cannot list {top}")
         with _the_visible_step(f"cannot list {top}"):
-            keys = keys_below(lambda below: _entries(self._root / below), prefix, after or "")
+            keys = keys_below(partial(self._entries, _is_whole), prefix, after or "")
             return Page(tuple(sorted(keys)), complete=True)
 
     def list_sizes(self, prefix: str, after: str | None = None) -> SizedPage:
         page = self.list_page(prefix, after)
         with _the_visible_step(f"cannot list {self._root / prefix}"):
-            found = [(key, _size(self._root / key)) for key in page.keys]
-        return SizedPage(tuple((key, size) for key, size in found if size is not None), page.complete)
+            found = tuple((key, status.st_size) for key, status in self._statuses(page.keys))
+        return SizedPage(found, page.complete)
 
     def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
         page = self.list_page(prefix, after)
         with _the_visible_step(f"cannot list {self._root / prefix}"):
-            found = [_stored(key, self._root / key) for key in page.keys]
-        return TimedPage(tuple(one for one in found if one is not None), page.complete)
+            return TimedPage(tuple(self._stored(page.keys)), page.complete)
 
     def leftovers(self, prefix: str) -> tuple[Stored, ...]:
         top = self._root / checked_prefix(prefix)
         self._require_same_place(f"cannot list {top}")
         with _the_visible_step(f"cannot list {top}"):
-            paths = sorted(path for path in top.rglob(f"{_PARTIAL_START}*{_PARTIAL_END}") if path.is_file())
-            found = [_stored(path.relative_to(self._root).as_posix(), path) for path in paths]
-        return tuple(one for one in found if one is not None)
+            keys = keys_below(partial(self._entries, _is_partial), prefix, "")
+            return tuple(self._stored(sorted(keys)))
 
     def remove_leftover(self, key: str) -> None:
         path = self._root / checked_key(key)
         if not _is_partial(path.name):
-            raise InvalidInputError(f"{key!r} is not a half-written file")
+            raise InvalidInputError(f"{key!r} is not the name of a half-written file")
         self._require_same_place(f"cannot delete {path}")
         with _the_visible_step(f"cannot delete {path}"):
-            path.unlink(missing_ok=True)
-        self._remove_empty_directories(path.parent)
+            self._unlink(key)
+        self._remove_empty_directories(_above(key))
 
-    def _require_same_place(self, doing: str) -> None:
+    def _entries(self, is_wanted: Callable[[str], bool], prefix: str) -> Entries:
+        """The names in a directory. A link counts as a file, wherever it leads."""
+        files: list[str] = []
+        directories: list[str] = []
+        try:
+            with (
+                opened_directory(self._top(), prefix.rstrip("/"), LISTED) as descriptor,
+                os.scandir(descriptor) as entries,
+            ):
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        directories.append(entry.name)
+                    elif is_wanted(entry.name):
+                        files.append(entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return EMPTY
+        return Entries(frozenset(files), frozenset(directories))
+
+    def _stored(self, keys: Sequence[str]) -> Iterator[Stored]:
+        for key, status in self._statuses(keys):
+            yield Stored(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+
+    def _statuses(self, keys: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
+        """The status of files, or of links themselves, without those that are deleted by now."""
+        for directory, of_directory in itertools.groupby(keys, _above):
+            with (
+                suppress(FileNotFoundError, NotADirectoryError),
+                opened_directory(self._top(), directory) as descriptor,
+            ):
+                for key in of_directory:
+                    with suppress(FileNotFoundError):
+                        yield key, _status(key, descriptor)
+
+    def _require_same_place(self, doing: str | _Reading) -> None:
         if self._held is None:
             return
-        with _nothing_visible_yet(doing):
+        try:
             same = self._held.is_there()
+        except OSError as error:
+            raise _refused(doing, error) from error
         if not same:
             raise StorageRefusedError(
                 f"{doing}: {self._root} was removed, unmounted or replaced since it was opened; nothing was "
                 "changed",
-                "open the lake again, if it is the right one that is there now",
+                "check that the right directory is there now, then open the lake again",
             )
 
     def _require_synced(self, key: str, doing: str) -> None:
         if key in self._unsynced:
             raise NoAnswerError(
-                f"{doing}: its directory could not be synced before, so nobody can tell whether it will "
+                f"{doing}: its directory could not be synced before, so it is unknown whether it will "
                 "survive a power failure",
-                "check the disk; then open the lake again and settle what is unknown with Lake.resolve",
+                "check the disk; then open the lake again and resolve unknown outcomes with Lake.resolve",
             )
 
     def _path(self, key: str) -> Path:
-        if _is_partial(checked_key(key).rpartition("/")[2]):
-            raise InvalidInputError(f"{key!r} is a name for half-written files")
+        _require_whole(key)
         return self._root / key
 
     @contextmanager
-    def _partial(self, target: Path, data: bytes) -> Iterator[Path]:
-        """A synced hidden file with `data` beside `target`, gone at the end."""
-        partial = target.parent / f"{_PARTIAL_START}{uuid.uuid4().hex}{_PARTIAL_END}"
+    def _partial(self, target: Path, data: bytes) -> Iterator[_Entry]:
+        """A synced hidden file with `data` next to `target`, removed at the end.
+
+        Its directory is kept open.
+        """
+        name = f"{_PARTIAL_START}{uuid.uuid4().hex}{_PARTIAL_END}"
+        with _nothing_visible_yet(f"cannot write {target}"):
+            hidden, file, parents = self._open_new(target.parent, name)
         try:
             with _nothing_visible_yet(f"cannot write {target}"):
-                self._write(partial, data)
-            # Again, now that the file is there: if the place was replaced before, this tells; if it is from
-            # now on, the file went with it, and cannot get its name in the new one.
+                self._fill(file, data, parents)
+            # Again, now that the file is there: this detects a replacement before. After a replacement from
+            # now on, the file is gone too, and gets its name in the old directory.
             self._require_same_place(f"cannot write {target}")
-            yield partial
+            yield hidden
         finally:
-            # One that cannot be removed stays, invisible: the outcome of the write does not depend on it.
+            # A file that cannot be removed stays, invisible: the outcome of the write does not depend on it.
             with suppress(OSError):
-                partial.unlink(missing_ok=True)
+                os.unlink(name, dir_fd=hidden.directory)
+            os.close(hidden.directory)
 
-    def _write(self, path: Path, data: bytes) -> None:
-        descriptor, parents = self._open_new(path)
+    def _fill(self, descriptor: int, data: bytes, parents: Sequence[Path]) -> None:
         with os.fdopen(descriptor, "wb") as file:
             for parent in parents:
                 self._sync(parent)
@@ -370,59 +460,121 @@ class LocalStore:
             if self._fsync:
                 os.fsync(file.fileno())
 
-    def _open_new(self, path: Path) -> tuple[int, list[Path]]:
-        """A new file, and the directories above it that got a new entry and are to be synced.
+    def _open_new(self, directory: Path, name: str) -> tuple[_Entry, int, list[Path]]:
+        """A new file in a directory that is kept open, and the directories above that got a new entry.
 
-        Once the file is there, clean-up cannot remove its directory any more; so nothing slow comes before.
+        Once the file is there, clean-up can no longer remove its directory; so nothing slow comes before.
         """
         parents: list[Path] = []
         for _ in range(TRIES_TO_ENTER_DIRECTORY):
             try:
-                return os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666), parents
+                opened = open_directory(self._top(), self._below(directory), LISTED)
             except FileNotFoundError:
-                parents = self._make_directory(path.parent)
-        raise OSError(errno.ENOENT, "its directory is removed again and again")
+                parents = self._make_directory(directory)
+                continue
+            try:
+                flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+                return _Entry(opened, name), os.open(name, flags, 0o666, dir_fd=opened), parents
+            except FileNotFoundError:  # removed since it was opened
+                os.close(opened)
+            except BaseException:
+                os.close(opened)
+                raise
+        raise OSError(errno.ENOENT, "another process keeps removing its directory")
 
-    def _moved(self, old: Path, new: Path, doing: str) -> list[Path] | None:
-        """The directories above `new` that got a new entry; None if `old` was not moved."""
+    def _moved(self, source: str, target: str, doing: str) -> list[Path] | None:
+        """The directories above `target` that got a new entry; None if `source` was not moved."""
         parents: list[Path] = []
         for _ in range(TRIES_TO_ENTER_DIRECTORY):
-            moved = _move(old, new, doing)
+            with _the_visible_step(doing):
+                moved = self._move(source, target, doing)
             if moved is not None:
                 return parents if moved else None
             with _nothing_visible_yet(doing):
-                parents = self._make_directory(new.parent)
-        raise StorageRefusedError(f"{doing}: its directory is removed again and again")
+                parents = self._make_directory((self._root / target).parent)
+        raise StorageRefusedError(f"{doing}: another process keeps removing its directory")
 
-    def _remove_empty_directories(self, directory: Path) -> None:
-        while directory != self._root and directory.is_relative_to(self._root):
+    def _move(self, source: str, target: str, doing: str) -> bool | None:
+        """Tries to move once. None: the directory of `target` is missing."""
+        try:
+            old_directory = open_directory(self._top(), _above(source))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        try:
+            require_file(_status(source, old_directory), source)
+            with opened_directory(self._top(), _above(target)) as new_directory:
+                return _move_entry(
+                    _Entry(old_directory, _name(source)), _Entry(new_directory, _name(target)), doing
+                )
+        except IsADirectoryError:
+            return False
+        except FileNotFoundError:
+            return None if self._is_there(source) else False
+        finally:
+            os.close(old_directory)
+
+    def _is_there(self, key: str) -> bool:
+        try:
+            with opened_directory(self._top(), _above(key)) as directory:
+                _status(key, directory)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def _remove_empty_directories(self, below: str) -> None:
+        while below:
             try:
-                directory.rmdir()
-            except OSError:  # not empty, or gone already, or not ours to remove: it may stay
+                with opened_directory(self._top(), _above(below)) as directory:
+                    os.rmdir(_name(below), dir_fd=directory)
+            except OSError:  # not empty, or gone already, or no permission: it may stay
                 return
-            directory = directory.parent
+            below = _above(below)
 
     def _make_directory(self, directory: Path) -> list[Path]:
-        """Makes `directory` and those above it, as far as they are missing; returns where entries were made.
+        """Creates `directory` and missing parents; returns where entries were made.
 
-        Clean-up may remove one of them at the same moment; the caller looks, and tries again. The root is
-        made only as long as nothing is held: later, one that is missing was taken away from us.
+        Clean-up may remove one of them at the same time; the caller checks, and tries again. The root is
+        created only while nothing is held: later, a missing root was removed by somebody else.
         """
         if directory == self._root and self._held is not None:
             raise FileNotFoundError(errno.ENOENT, "the directory of the lake is gone")
         parents: list[Path] = []
-        if not _entered(directory):
+        if not self._entered(directory):
             parents = self._make_directory(directory.parent)
-            _entered(directory)
+            self._entered(directory)
         return [*parents, directory.parent]
 
-    def _sync_entry(self, key: str, directory: Path, doing: str) -> None:
+    def _entered(self, directory: Path) -> bool:
+        """Creates `directory`; False if its parent is missing."""
         try:
-            self._sync(directory)
+            # Also if another process was faster: it may not have synced it yet.
+            with suppress(FileExistsError):
+                if directory.parent.is_relative_to(self._root):
+                    with opened_directory(self._top(), self._below(directory.parent)) as above:
+                        os.mkdir(directory.name, dir_fd=above)
+                else:
+                    directory.mkdir()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _below(self, directory: Path) -> str:
+        """The name of a directory of the lake, relative to its root, which has the empty name."""
+        return "" if directory == self._root else directory.relative_to(self._root).as_posix()
+
+    def _sync_entry(self, key: str, directory: int, doing: str) -> None:
+        with self._recorded_unless_synced(key, doing):
+            self._sync_opened(directory)
+
+    @contextmanager
+    def _recorded_unless_synced(self, key: str, doing: str) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
-            # The change is visible, but a power failure could undo it: nobody can tell. Reading it back would
-            # prove nothing, nor would a second sync that succeeds: the kernel reports a failed write once and
-            # may have dropped it. So the key gives no answer from here on, and whoever asks ends in doubt.
+            # The change is visible, but a power failure could undo it: the outcome is unknown. Reading it
+            # back would prove nothing, nor would a second sync that succeeds: the kernel reports a failed
+            # write once and may have dropped it. So from here on, requests for the key fail, and their
+            # outcome stays unknown.
             self._unsynced.add(key)
             raise NoAnswerError(f"{doing}: the directory could not be synced: {error.strerror}") from error
 
@@ -430,87 +582,122 @@ class LocalStore:
         if not self._fsync:
             return
         try:
-            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if directory.is_relative_to(self._root):
+                descriptor = open_directory(self._top(), self._below(directory), LISTED)
+            else:
+                descriptor = os.open(directory, LISTED)
         except FileNotFoundError:
             return  # removed by clean-up meanwhile: there is nothing left to keep
         try:
-            os.fsync(descriptor)
-        except OSError as error:
-            if error.errno not in _NO_DIRECTORY_SYNC:
-                raise
+            self._sync_opened(descriptor)
         finally:
             os.close(descriptor)
 
+    def _sync_opened(self, directory: int) -> None:
+        if not self._fsync:
+            return
+        try:
+            os.fsync(directory)
+        except OSError as error:
+            if error.errno not in _NO_DIRECTORY_SYNC:
+                raise
 
-def _entered(directory: Path) -> bool:
-    """Makes `directory`; False if the one above is missing."""
+
+@functools.lru_cache(maxsize=256)
+def _is_near(root: Path, _device_there: int | None) -> bool:
+    """Computed once for each directory: a file system that is mounted there instead is another device."""
+    return is_on_this_machine(root)
+
+
+def _device(directory: Path) -> int | None:
     try:
-        # Also if somebody else was faster: they may not have synced it yet.
-        with suppress(FileExistsError):
-            directory.mkdir()
-    except FileNotFoundError:
+        return directory.stat().st_dev
+    except OSError:  # does not exist yet, or no permission
+        return None
+
+
+def _hold(root: Path, key: str) -> _Held:
+    opened = os.open(root, DIRECTORY)
+    try:
+        return _Held(root / key, opened, open_file(opened, key))
+    except BaseException:
+        os.close(opened)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A name in a directory that is open: if the directory is moved, the entry moves with it."""
+
+    directory: int
+    name: str
+
+
+def _above(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
+def _all_above(key: str) -> Iterator[str]:
+    while key:
+        key = _above(key)
+        yield key
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _status(key: str, directory: int) -> os.stat_result:
+    """The status of an entry itself, even if it is a link."""
+    return os.stat(_name(key), dir_fd=directory, follow_symlinks=False)
+
+
+def _whole(key: str, descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    require_size(key, size)
+    data = os.read(descriptor, size)
+    if len(data) == size:
+        return data
+    # One call reads 2 GiB at most.
+    with io.FileIO(descriptor, closefd=False) as file:
+        return data + file.readall()
+
+
+def _part(file: io.FileIO, start: int, stop: int) -> bytes:
+    file.seek(start)
+    return file.read(max(0, stop - start))
+
+
+def _move_entry(old: _Entry, new: _Entry, doing: str) -> bool:
+    """Moves once; False if the new name is taken. `FileNotFoundError` if a file or directory is missing."""
+    try:
+        _rename_no_replace(old, new)
+    except FileExistsError:
+        _refuse_directory(new, doing)
         return False
     return True
 
 
-def _move(old: Path, new: Path, doing: str) -> bool | None:
-    """Tries to move once. None: the directory of `new` is missing."""
-    with _the_visible_step(doing):
-        if not old.is_file():
-            return False
-        try:
-            _rename_no_replace(old, new)
-        except FileExistsError:
-            _refuse_directory(new, doing)
-            return False
-        except FileNotFoundError:
-            return None
-    return True
+def _refuse_directory(entry: _Entry, doing: str) -> None:
+    """The name is taken, which means "an object is there" only if it is not a directory."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(_status(entry.name, entry.directory).st_mode):
+            raise StorageRefusedError(f"{doing}: there is a directory with this name")
 
 
-def _refuse_directory(path: Path, doing: str) -> None:
-    """`path` is taken; that means "an object is there" only if it is not a directory."""
-    if path.is_dir():
-        raise StorageRefusedError(f"{doing}: a directory has this name")
+def _require_whole(key: str) -> None:
+    if _is_partial(checked_key(key).rpartition("/")[2]):
+        raise InvalidInputError(f"{key!r} is reserved for half-written files")
 
 
 def _is_partial(name: str) -> bool:
     return name.startswith(_PARTIAL_START) and name.endswith(_PARTIAL_END)
 
 
-def _size(path: Path) -> int | None:
-    """The size of a file; None if it was deleted meanwhile, or is a link that leads nowhere."""
-    try:
-        return path.stat().st_size
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+def _is_whole(name: str) -> bool:
+    return not _is_partial(name)
 
 
-def _stored(key: str, path: Path) -> Stored | None:
-    """A file in a listing; None if it was deleted meanwhile."""
-    try:
-        found = path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return Stored(key, found.st_size, datetime.fromtimestamp(found.st_mtime, UTC))
-
-
-def _entries(directory: Path) -> Entries:
-    files: list[str] = []
-    directories: list[str] = []
-    try:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    directories.append(entry.name)
-                elif not _is_partial(entry.name):
-                    files.append(entry.name)
-    except (FileNotFoundError, NotADirectoryError):
-        return EMPTY
-    return Entries(frozenset(files), frozenset(directories))
-
-
-_AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 
 
@@ -524,17 +711,28 @@ def _renameat2() -> Callable[..., int] | None:
     return function  # type: ignore[no-any-return]
 
 
-def _rename_no_replace(source: Path, target: Path) -> None:
+def _rename_no_replace(source: _Entry, target: _Entry) -> None:
     """Renames in one step; `FileExistsError` if `target` exists."""
     rename = _renameat2()
     if rename is not None:
-        if rename(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:
+        names = os.fsencode(source.name), os.fsencode(target.name)
+        if rename(source.directory, names[0], target.directory, names[1], _RENAME_NOREPLACE) == 0:
             return
         number = ctypes.get_errno()
         if number not in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
-            raise OSError(number, os.strerror(number), str(target))
+            raise OSError(number, os.strerror(number), target.name)
     # Without the system call (other systems, older file systems): a link refuses to replace as well. The link
-    # is the step that counts; whatever stops us behind it leaves the old name beside the new one.
-    os.link(source, target)
+    # is the step that counts; if we are stopped after it, the old name stays next to the new one.
+    _link(source, target)
     with suppress(OSError):
-        source.unlink()
+        os.unlink(source.name, dir_fd=source.directory)
+
+
+def _link(source: _Entry, target: _Entry) -> None:
+    os.link(
+        source.name,
+        target.name,
+        src_dir_fd=source.directory,
+        dst_dir_fd=target.directory,
+        follow_symlinks=False,
+    )

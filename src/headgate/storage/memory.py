@@ -1,4 +1,4 @@
-"""A store in memory: for tests, simulations and examples. Gives every promise; keeps nothing."""
+"""A store in memory, for tests, simulations and examples. Keeps every promise; persists nothing."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from datetime import datetime
 from itertools import islice, takewhile
 
-from headgate.forks import renew_after_fork
-from headgate.host import SYSTEM
+from headgate.model.limits import require_size
 from headgate.storage.capabilities import Page, SizedPage, Stored, TimedPage
-from headgate.storage.keys import checked_key, checked_prefix
+from headgate.storage.requests import checked_key, checked_prefix
+from headgate.system.host import SYSTEM, renew_after_fork
 
 
 class MemoryStore:
@@ -38,7 +38,10 @@ class MemoryStore:
 
     def get(self, key: str) -> bytes | None:
         with self._lock:
-            return self._objects.get(checked_key(key))
+            found = self._objects.get(checked_key(key))
+        if found is not None:
+            require_size(key, len(found))
+        return found
 
     def put(self, key: str, data: bytes) -> None:
         with self._lock:

@@ -1,4 +1,4 @@
-"""What kind of file system a path lies on, as Linux tells."""
+"""The kind of file system that contains a path, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from pathlib import Path
 
 MOUNTS = "/proc/self/mounts"
 FAR = ("nfs", "cifs", "smb", "fuse", "ceph", "lustre", "gluster", "9p", "afs", "beegfs", "gpfs")
-"""How the names of file systems begin whose files are on other machines."""
+"""Prefixes of the names of file systems whose files are on other machines."""
 
 
 def is_on_this_machine(path: Path, mounts: str = MOUNTS) -> bool:
-    """Whether its files are on a disk or in the memory of this machine; True if that cannot be told."""
+    """Whether its files are on a disk or in the memory of this machine; True if that is unknown."""
     try:
         lines = Path(mounts).read_bytes().split(b"\n")
-    except OSError:  # another system than Linux, or one that hides it
+    except OSError:  # a system other than Linux, or one that hides it
         return True
-    place = f"{os.path.realpath(path)}/"
-    kind, longest = "", -1
+    place = os.fsencode(f"{os.path.realpath(path)}/")
+    kind, longest = b"", -1
     for line in lines:
-        _, where, file_system, *_ = (*map(os.fsdecode, line.split(b" ")), "", "", "")
-        mounted = f"{_unescaped(where).rstrip('/')}/"
-        # Of those above it the nearest counts, which has the longest name; of two on the same directory the
-        # later one hides the earlier.
-        if where and place.startswith(mounted) and len(mounted) >= longest:
+        _, where, file_system, *_ = (*line.split(b" "), b"", b"", b"")
+        mounted = _unescaped(where).rstrip(b"/") + b"/"
+        # Of the mounts above it the nearest counts, which has the longest name; of two on the same directory
+        # the later one hides the earlier.
+        if len(mounted) >= longest and where and place.startswith(mounted):
             kind, longest = file_system, len(mounted)
-    return not kind.startswith(FAR)
+    return not os.fsdecode(kind).startswith(FAR)
 
 
-def _unescaped(name: str) -> str:
+def _unescaped(name: bytes) -> bytes:
     """A space in a name is written as an octal number."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), name)
+    if b"\\" not in name:
+        return name
+    return re.sub(rb"\\([0-3][0-7]{2})", lambda found: bytes([int(found[1], 8)]), name)

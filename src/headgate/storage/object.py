@@ -1,8 +1,8 @@
-"""Object storage through obstore: S3 and what speaks its language, Google Cloud Storage, Azure.
+"""Object storage through obstore: S3 and compatible services, Google Cloud Storage, Azure.
 
-The types of obstore's exceptions tell less than we must know: a forbidden listing is a `GenericError`, and so
-is a dropped connection. So the status of the answer and the number of repeats are read from the text as well;
-where the text says nothing, we assume the worse, that the request may have been carried out.
+The types of obstore's exceptions say less than we need: a forbidden listing is a `GenericError`, and so is a
+dropped connection. So the status of the answer and the number of retries are read from the text as well. If
+the text says nothing, we assume the worse: that the request may have been carried out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import obstore
 from obstore import exceptions as reasons
 
-from headgate.core.secrets import clean_text
+from headgate.core.input.secrets import clean_text
 from headgate.errors import (
     InvalidInputError,
     NoAnswerError,
@@ -25,13 +25,14 @@ from headgate.errors import (
     StorageRefusedError,
     UnsupportedError,
 )
+from headgate.model.limits import require_size
 from headgate.storage.capabilities import Page, SizedPage, Stored, Tail, TimedPage
-from headgate.storage.keys import checked_key, checked_prefix
+from headgate.storage.requests import checked_key, checked_prefix
 
 T = TypeVar("T")
 
 KEYS_PER_PAGE = 1000
-"""What S3 and its relatives return for one list request."""
+"""What S3 and compatible services return for one list request."""
 
 Kind: TypeAlias = type[StorageError | InvalidInputError | UnsupportedError]
 
@@ -42,8 +43,8 @@ ERRORS: dict[type[Exception], Kind] = {
     reasons.UnknownConfigurationKeyError: InvalidInputError,
     reasons.NotSupportedError: UnsupportedError,
     NotImplementedError: UnsupportedError,
-    # Answers about an object's state that the calls below turn into values; elsewhere they are surprises
-    # after which nothing is known.
+    # Answers about an object's state that the calls below turn into values; elsewhere they are unexpected,
+    # and the outcome is unknown.
     reasons.NotFoundError: StorageRefusedError,
     FileNotFoundError: StorageRefusedError,
     reasons.AlreadyExistsError: StorageRefusedError,
@@ -54,14 +55,14 @@ ERRORS: dict[type[Exception], Kind] = {
     reasons.JoinError: NoAnswerError,
     reasons.BaseError: NoAnswerError,
 }
-"""What each exception of obstore means to us. A test fails when obstore grows one that is not here."""
+"""The meaning of each exception of obstore. A test fails when obstore gets one that is not here."""
 
 _RAISED_BY_OBSTORE = (reasons.BaseError, OSError, NotImplementedError)
 _NOT_FOUND = (FileNotFoundError, reasons.NotFoundError)
 _MAY_PASS = frozenset({408, 409, 412, 425, 429})
-"""The answers of the 4xx range that do not say "no" for good."""
+"""The answers of the 4xx range that are temporary."""
 _NOT_IMPLEMENTED = 501
-"""What services that know no `If-None-Match` answer to it."""
+"""The answers of services that do not support `If-None-Match`."""
 
 _NO_BUCKET = ("<Code>NoSuchBucket</Code>", "<Code>ContainerNotFound</Code>")
 _WRONG_REGION = "incorrectly configured region"
@@ -91,11 +92,11 @@ _CAUSES = (
 
 
 def storage_error(doing: str, error: Exception) -> StorageError | InvalidInputError | UnsupportedError:
-    """The error of our tree for an exception of obstore. Contains no credentials."""
+    """The error for an exception of obstore. Contains no credentials."""
     text = str(error)
     step = next((step for sign, step in _NEXT_STEPS.items() if sign in text), None)
     if _ASKS_FOR_CREDENTIALS.search(text):
-        # Without any, obstore asks the machine it runs on. The request itself was never sent.
+        # Without credentials, obstore asks the machine it runs on. The request itself was never sent.
         return StorageRefusedError(f"{doing}: there are no credentials ({_reason(text)})", _GIVE_CREDENTIALS)
     return _kind(error, text)(f"{doing}: {clean_text(_reason(text))}", step)
 
@@ -106,7 +107,7 @@ def _kind(error: Exception, text: str) -> Kind:
         return NotOfferedError
     if kind is NoAnswerError and _says_no(text):
         kind = StorageRefusedError
-    # obstore repeats a request that got no answer. A "no" to the repeat says nothing about the first one.
+    # obstore retries a request that got no answer. A "no" to the retry says nothing about the first one.
     if kind is StorageRefusedError and not _SENT_ONCE.search(text):
         return NoAnswerError
     return kind
@@ -143,7 +144,7 @@ def _refuse_after_fork() -> None:
     """Stops a forked child before it calls obstore.
 
     The threads of obstore do not survive a fork, but their event queue is shared: a request of the child
-    would wait for ever, and can make the requests of its parent wait for ever, too.
+    would wait forever, and can make the requests of its parent wait forever, too.
     """
     global _client_process
     process = os.getpid()
@@ -151,21 +152,21 @@ def _refuse_after_fork() -> None:
         _client_process = process
     if _client_process != process:
         raise UnsupportedError(
-            "this process was forked from one that had used object storage, and cannot use it any more",
+            "this process was forked from one that used object storage, and cannot use it itself",
             "start processes by spawn: multiprocessing.get_context('spawn')",
         )
 
 
 PANIC = "PanicException"
-"""What code in Rust raises that ended unexpectedly. No `Exception`, and its class cannot be imported."""
+"""Raised by code in Rust that ended unexpectedly. Not an `Exception`, and its class cannot be imported."""
 
 
 class ObjectStore:
-    """Gives `PutIfAbsent` (whether the service keeps that promise is for the probe to find out).
+    """Makes the promise `PutIfAbsent` (the probe finds out whether the service keeps it).
 
-    Renaming is not offered: object storage copies and deletes, which is not one step. An object that is
-    missing and a bucket that is missing are told apart: the latter is an error. `settings` are those that
-    the store was opened with, if they tell all there is to know of it.
+    Renaming is not offered: object storage copies and deletes, which is not one step. A missing object and a
+    missing bucket are distinguished: the latter is an error. `settings` are those that the store was opened
+    with, if they describe it completely.
     """
 
     def __init__(
@@ -189,7 +190,12 @@ class ObjectStore:
         return self
 
     def get(self, key: str) -> bytes | None:
-        return self._read_from(key, lambda: bytes(obstore.get(self._store, key).bytes()))
+        def whole() -> bytes:
+            found = obstore.get(self._store, key)
+            require_size(key, found.meta["size"])  # its bytes have not arrived yet
+            return bytes(found.bytes())
+
+        return self._read_from(key, whole)
 
     def tail(self, key: str, length_bytes: int) -> Tail | None:
         return self._read_from(key, lambda: self._end_of(key, length_bytes))
@@ -197,10 +203,13 @@ class ObjectStore:
     def _end_of(self, key: str, length_bytes: int) -> Tail:
         try:
             found = obstore.get(self._store, key, options={"range": {"suffix": length_bytes}})
-        except reasons.NotSupportedError:  # Azure gives no end of which it is not told where it begins
-            size = obstore.head(self._store, key)["size"]
-            start = max(0, size - length_bytes)
-            data = obstore.get_range(self._store, key, start=start, end=size) if size else b""
+        except reasons.NotSupportedError:  # Azure returns no tail of an object without the start of the range
+            found = obstore.get(self._store, key)
+            size = found.meta["size"]  # its bytes have not arrived yet
+            if size <= length_bytes:
+                return Tail(bytes(found.bytes()), size)
+            start = size - length_bytes
+            data = obstore.get_range(self._store, key, start=start, end=size)
             return Tail(bytes(data), size)
         return Tail(bytes(found.bytes()), found.meta["size"])
 
@@ -261,7 +270,7 @@ class ObjectStore:
             keys = [one.key for one in found]
             if keys == sorted(keys):
                 return TimedPage(tuple(found), complete=len(found) < self._keys_per_page)
-            # No order to go on from (S3 directory buckets): the whole listing, as it comes.
+            # No order to continue from (S3 directory buckets): the whole listing, as it comes.
             found.extend(_stored(entry) for chunk in stream for entry in chunk)
             return TimedPage(tuple(found), complete=True)
 
@@ -271,15 +280,15 @@ class ObjectStore:
         try:
             yield
         except _RAISED_BY_OBSTORE as error:
-            # Not chained: the text of obstore's error holds whole URLs, which can be signed.
+            # Not chained: the text of obstore's error contains whole URLs, which can be signed.
             raise storage_error(doing, error) from None
         except BaseException as error:
             if type(error).__name__ != PANIC:
                 raise
-            # Nobody knows how far it came. Its text may hold what it could not take.
+            # How far it came is unknown. Its text may contain what it could not handle.
             raise NoAnswerError(
-                f"{doing}: the client of the storage broke off",
-                "look for line ends and other odd characters in credentials and options of the storage",
+                f"{doing}: the storage client crashed",
+                "check the credentials and options of the storage for line breaks and other odd characters",
             ) from None
 
 

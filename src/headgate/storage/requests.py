@@ -1,18 +1,25 @@
 """Requests to a store, and its answers, as values.
 
-The commit protocols are written in these terms, so that the same protocol code can be run on a store,
+The commit protocols are written in these terms, so that the same protocol code can run on a store, and be
 counted, disturbed, simulated, and explored in every order.
+
+Also which keys are allowed (none that names a location outside the lake, and none that a store cannot hold),
+the counters of a process (a fixed number of them), and whole listings, page after page.
 """
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeAlias
 
-from headgate.errors import StorageError
+from headgate.errors import InvalidInputError, StorageError
+from headgate.model.identifiers import is_key
 from headgate.storage.capabilities import (
+    ListInPages,
     ListSizes,
     ListTimes,
     Page,
@@ -20,8 +27,10 @@ from headgate.storage.capabilities import (
     RenameNoReplace,
     SizedPage,
     Store,
+    Stored,
     TimedPage,
 )
+from headgate.system.host import renew_after_fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Put, if nothing is there."""
+    """Writes an object if there is none."""
 
     key: str
     data: bytes
@@ -45,7 +54,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Move, if nothing is there."""
+    """Moves an object if there is none with the new key."""
 
     source: str
     target: str
@@ -88,7 +97,7 @@ KINDS: Mapping[type, str] = MappingProxyType(
         ListTimesPage: "list",
     }
 )
-"""What requests are called where they are counted."""
+"""The names of requests in counters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +122,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The storage failed. `error` tells whether the request can have been carried out."""
+    """The storage failed. `error` says whether the request can have been carried out."""
 
     error: StorageError
 
@@ -154,3 +163,92 @@ def _perform(store: Store, request: Request) -> Answer:
         case Rename(source, target):
             assert isinstance(store, RenameNoReplace), store
             return Done() if store.rename_no_replace(source, target) else Refused()
+
+
+def checked_key(key: str) -> str:
+    """`key`, if every store can hold it: relative, without empty, `.` or `..` segments, of plain text."""
+    if not is_key(key):
+        raise InvalidInputError(f"{key!r} is not a key inside a lake")
+    return key
+
+
+def checked_prefix(prefix: str) -> str:
+    """`prefix`, if it is empty or a key followed by `/`."""
+    if prefix and not prefix.endswith("/"):
+        raise InvalidInputError(f"the listing prefix {prefix!r} must end in '/'")
+    if prefix:
+        checked_key(prefix[:-1])
+    return prefix
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCounts:
+    """Requests by kind (`get`, `put`, `create`, `rename`, `delete`, `list`), and the bytes they moved."""
+
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+
+class Meter:
+    """The requests to one store through one handle. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+        renew_after_fork(self)
+
+    def after_fork(self) -> None:
+        # The requests of the parent are counted by the parent.
+        self._lock = threading.Lock()
+        self._requests: Counter[str] = Counter()
+        self._read = 0
+        self._written = 0
+
+    def note(self, kind: str, *, read: int = 0, written: int = 0) -> None:
+        """Counts a request that was sent, regardless of its outcome."""
+        with self._lock:
+            self._requests[kind] += 1
+            self._read += read
+            self._written += written
+
+    def counts(self) -> RequestCounts:
+        with self._lock:
+            return RequestCounts(dict(self._requests), self._read, self._written)
+
+
+MAX_PAGES = 100_000
+
+
+def all_keys(store: ListInPages, prefix: str, after: str | None = None) -> list[str]:
+    """Every key below `prefix`, or those above `after`. Each page is observed at a different time."""
+    keys: list[str] = []
+    for _ in range(MAX_PAGES):
+        page = store.list_page(prefix, keys[-1] if keys else after)
+        keys.extend(page.keys)
+        if page.complete:
+            return keys
+    raise StorageError(f"the listing of {prefix!r} did not end within {MAX_PAGES} pages")
+
+
+def all_sizes(store: ListSizes, prefix: str) -> dict[str, int]:
+    """The size of every object below `prefix`, by key. Each page is observed at a different time."""
+    sizes: dict[str, int] = {}
+    after: str | None = None
+    for _ in range(MAX_PAGES):
+        page = store.list_sizes(prefix, after)
+        sizes.update(page.sizes)
+        if page.complete:
+            return sizes
+        after = page.sizes[-1][0]
+    raise StorageError(f"the listing of {prefix!r} did not end within {MAX_PAGES} pages")
+
+
+def all_times(store: ListTimes, prefix: str) -> list[Stored]:
+    """Every object below `prefix` with the time it was written. Each page is observed at a different time."""
+    found: list[Stored] = []
+    for _ in range(MAX_PAGES):
+        page = store.list_times(prefix, found[-1].key if found else None)
+        found.extend(page.objects)
+        if page.complete:
+            return found
+    raise StorageError(f"the listing of {prefix!r} did not end within {MAX_PAGES} pages")

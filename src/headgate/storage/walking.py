@@ -1,4 +1,4 @@
-"""Listing a tree of directories, whoever reads the directories."""
+"""Lists a tree of directories, with any function that reads one directory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ EMPTY = Entries(frozenset(), frozenset())
 
 
 def keys_below(look: Callable[[str], Entries], prefix: str, after: str) -> Iterator[str]:
-    """The keys below `prefix` that sort above `after`, in no order. `look` reads the directory of a prefix.
+    """The keys below `prefix` that sort above `after`, unordered. `look` reads the directory of a prefix.
 
-    A directory is read again after its subdirectories, until nothing new is found. So a subdirectory that
-    is not reported was not there when the ones before it had been read: the order that FileTracker's scan
-    needs, since clean-up empties attempts only after the decided record has appeared behind them.
+    A directory is read again after its subdirectories, until nothing new is found. So a subdirectory that is
+    not reported did not exist when the ones before it had been read. FileTracker's scan needs this order,
+    since clean-up empties attempts only after the committed record has appeared behind them.
     """
     walked: set[str] = set()
     first_look = True

@@ -1,4 +1,5 @@
 """For testing code that stands on Headgate, and stores and strategies that Headgate is to stand on.
 
-Public and kept stable: an explorer of protocols, a simulation of whole clients, and contract suites.
+Public and kept stable: a simulation of whole clients, contract suites, stores with faults, and an inspector
+of what lies beneath a lake.
 """

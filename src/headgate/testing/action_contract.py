@@ -1,10 +1,10 @@
-"""What an action of a hook must hold, as a suite that any implementation can run; see `contracts`."""
+"""What an action of a hook must guarantee, as a suite that any implementation can run; see `contracts`."""
 
 from __future__ import annotations
 
-from headgate.core.retry import RetryPolicy
+from headgate.core.conflict.retry import RetryPolicy
 from headgate.hooks import Action, Hook
-from headgate.lake import Lake
+from headgate.lake.lake import Lake
 from headgate.model.commit_event import CommitEvent
 from headgate.storage.memory import MemoryStore
 
@@ -12,7 +12,7 @@ EVENT = CommitEvent("lake-1", "lake", "/lake", 1, "tx", "commit", tables=({"name
 
 
 class ActionContract:
-    """For every action. Each test gets an `action` that can do its part, and a `broken` one that cannot."""
+    """For every action. Each test gets an `action` that works, and a `broken` one that does not."""
 
     def test_it_is_an_action(self, action: Action, broken: Action) -> None:
         assert isinstance(action, Action)
@@ -24,7 +24,7 @@ class ActionContract:
         assert told.isprintable()
 
     def test_it_can_be_repeated(self, action: Action) -> None:
-        """A process that dies after the action and before its note runs it again."""
+        """A process that dies after the action, and before it records that, runs it again."""
         action.run(EVENT)
         action.run(EVENT)
 
@@ -34,7 +34,7 @@ class ActionContract:
             broken.run(EVENT)
         except Exception as error:  # noqa: BLE001  # an action may raise anything
             raised = str(error)
-        assert raised, "the action is broken, and did not say so"
+        assert raised, "the action is broken, but did not raise an error"
 
     def test_a_failure_does_not_touch_the_commit(self, broken: Action) -> None:
         lake = Lake.init(MemoryStore())

@@ -1,4 +1,4 @@
-"""What a store and a commit strategy must hold, as suites that any implementation can run.
+"""What a store and a commit strategy must guarantee, as suites that any implementation can run.
 
 Each suite is a class of `test_…` methods. To run one with pytest, subclass it under a name that pytest
 collects, and provide the arguments as fixtures:
@@ -7,10 +7,10 @@ collects, and provide the arguments as fixtures:
 class TestMyStore(StoreContract, PutIfAbsentContract):
     @pytest.fixture
     def store(self) -> Store:
-        return MyStore(...)  # empty, for each test anew
+        return MyStore(...)  # an empty one for each test
 ```
 
-Nothing here needs pytest: the methods can be called with the arguments that they name.
+Nothing here needs pytest: you can call the methods with the arguments that they name.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from itertools import repeat
 from typing import ClassVar, Protocol, TypeAlias, TypeVar
 from uuid import uuid4
 
-from headgate.commit.outcome import Committed, Lost, Outcome, Unknown
-from headgate.commit.strategy import CommitStrategy
 from headgate.errors import InvalidInputError, StorageError
-from headgate.host import SYSTEM
+from headgate.log.machine import Committed, Lost, Outcome, Unknown
+from headgate.log.strategy import CommitStrategy
 from headgate.model.identifiers import GENESIS, TxId, Version
 from headgate.storage.capabilities import (
     ListSizes,
@@ -39,10 +38,10 @@ from headgate.storage.capabilities import (
     Store,
     Tail,
 )
-from headgate.storage.counting import counted
-from headgate.storage.faulty import Action, DuplicatedLate, Fault, faulty, lose_answer, lose_request
-from headgate.storage.listing import all_sizes, all_times
-from headgate.storage.requests import Answer
+from headgate.storage.requests import Answer, all_sizes, all_times
+from headgate.system.host import SYSTEM
+from headgate.testing.faulty import Action, DuplicatedLate, Fault, faulty, lose_answer, lose_request
+from headgate.testing.intercept import counted
 
 T = TypeVar("T")
 
@@ -71,7 +70,7 @@ ODD_KEYS = (
     "ü" * 127,
     "/".join(["deep"] * 40),
 )
-"""Keys that are allowed, and that a careless implementation gets wrong."""
+"""Keys that are allowed, and that a careless implementation handles wrongly."""
 
 KEYS_OUTSIDE = (
     "",
@@ -89,15 +88,15 @@ KEYS_OUTSIDE = (
     "line\nfeed",
     "half\ud800pair",
 )
-"""Keys that must be refused before storage is touched."""
+"""Keys that must be rejected before a request is sent."""
 
 
 class CreatingStore(Store, PutIfAbsent, Protocol):
-    """A store that gives `PutIfAbsent`."""
+    """A store with `PutIfAbsent`."""
 
 
 class RenamingStore(Store, RenameNoReplace, Protocol):
-    """A store that gives `RenameNoReplace`."""
+    """A store with `RenameNoReplace`."""
 
 
 def all_keys(store: Store, prefix: str = "") -> list[str]:
@@ -114,9 +113,9 @@ def all_keys(store: Store, prefix: str = "") -> list[str]:
 
 
 def race(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """Runs all tasks at once, each in its own thread, and returns their results in order.
+    """Runs all tasks in parallel, each in its own thread, and returns their results in order.
 
-    If some raised, the error of the first of those is raised, when all have ended.
+    If some raised, the error of the first of those is raised after all have ended.
     """
     start = threading.Barrier(len(tasks))
     results: list[Future[T]] = [Future() for _ in tasks]
@@ -128,7 +127,7 @@ def race(tasks: Sequence[Callable[[], T]]) -> list[T]:
         except BaseException as error:  # noqa: BLE001 — raised where the result is asked for
             result.set_exception(error)
 
-    # Not a pool: it would wait for ever for a task that hangs.
+    # Not a pool: it would wait forever for a task that hangs.
     for pair in zip(tasks, results, strict=True):
         threading.Thread(target=run, args=pair, daemon=True).start()
     running = wait(results, RACE_SECONDS).not_done
@@ -137,12 +136,12 @@ def race(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def assert_refused(call: Callable[[], object]) -> None:
-    """`call` is an `InvalidInputError`."""
+    """Asserts that `call` raises an `InvalidInputError`."""
     try:
         result = call()
     except InvalidInputError:
         return
-    raise AssertionError(f"should have been refused, but returned {result!r}")
+    raise AssertionError(f"the call should have been rejected, but returned {result!r}")
 
 
 def _all_keys_after(store: Store, prefix: str, after: str) -> list[str]:
@@ -158,9 +157,9 @@ def _put_all(store: Store, keys: Iterable[str]) -> None:
 
 
 class StoreContract:
-    """For every store. Each test gets a `store` that is empty.
+    """For every store. Each test gets an empty `store`.
 
-    A storage that has no names for some `odd_keys` says so in `refused_keys`, and must refuse them.
+    If a storage cannot store some of `odd_keys`, list them in `refused_keys`; the store must reject them.
     """
 
     odd_keys: ClassVar[tuple[str, ...]] = ODD_KEYS
@@ -232,7 +231,7 @@ class StoreContract:
             assert (page.keys, page.complete) == ((), True)
 
     def test_listings_are_in_key_order_at_every_depth(self, store: Store) -> None:
-        # Code points decide, also across the separator: '-' and '.' sort before '/', '0' behind it.
+        # Code points decide, even across the separator: '-' and '.' sort before '/', '0' after it.
         keys = ["B/z", "a-b/x", "a.txt", "a/b.txt", "a/b/1", "a/b/10", "a/b/2", "a0", "b", "ä/1", "日", "😀"]
         _put_all(store, reversed(keys))
         assert all_keys(store) == keys
@@ -318,7 +317,7 @@ class StoreContract:
 
 
 class ListSizesContract:
-    """For stores that give `ListSizes`. Each test gets a `store` that is empty."""
+    """For stores with `ListSizes`. Each test gets an empty `store`."""
 
     def test_sizes_are_those_of_the_objects_in_every_page(self, store: Store) -> None:
         assert isinstance(store, ListSizes)
@@ -332,7 +331,7 @@ class ListSizesContract:
 
 
 class ListTimesContract:
-    """For stores that give `ListTimes`. Each test gets a `store` that is empty."""
+    """For stores with `ListTimes`. Each test gets an empty `store`."""
 
     clock_skew: ClassVar[timedelta] = timedelta(minutes=10)
     """How much the clock of the storage may differ from ours."""
@@ -354,7 +353,7 @@ class ListTimesContract:
 
 
 class ReadPartsContract:
-    """For stores that give `ReadTail` and `ReadRanges`. Each test gets a `store` that is empty."""
+    """For stores with `ReadTail` and `ReadRanges`. Each test gets an empty `store`."""
 
     def test_a_tail_is_the_end_of_the_object(self, store: Store) -> None:
         assert isinstance(store, ReadTail)
@@ -378,7 +377,7 @@ class ReadPartsContract:
 
 
 class PutIfAbsentContract:
-    """For stores that give `PutIfAbsent`. Each test gets a `store` that is empty."""
+    """For stores with `PutIfAbsent`. Each test gets an empty `store`."""
 
     racers: ClassVar[int] = 8
     races: ClassVar[int] = 10
@@ -424,7 +423,7 @@ class PutIfAbsentContract:
 
 
 class RenameNoReplaceContract:
-    """For stores that give `RenameNoReplace`. Each test gets a `store` that is empty."""
+    """For stores with `RenameNoReplace`. Each test gets an empty `store`."""
 
     racers: ClassVar[int] = 8
     races: ClassVar[int] = 10
@@ -481,7 +480,7 @@ class RenameNoReplaceContract:
 
 
 StrategyOn: TypeAlias = Callable[[Store], CommitStrategy]
-"""Makes the strategy for one client, on the store that it is given."""
+"""Creates the strategy for one client, on the given store."""
 
 
 def fresh_claimant() -> TxId:
@@ -489,7 +488,7 @@ def fresh_claimant() -> TxId:
 
 
 def offer(strategy: CommitStrategy, version: int, record: bytes) -> Outcome:
-    """Publishes `record` in the name of somebody new."""
+    """Publishes `record` in the name of a new claimant."""
     return strategy.publish(Version(version), record, fresh_claimant())
 
 
@@ -502,10 +501,10 @@ def history(strategy: CommitStrategy) -> list[bytes]:
 
 
 class StrategyContract:
-    """For every commit strategy. Each test gets a `store` that is empty, and `strategy_on`.
+    """For every commit strategy. Each test gets an empty `store`, and `strategy_on`.
 
-    `strategy_on` is called with the store, once for each client; and with stores that lose answers or
-    repeat requests late, since a strategy must hold its promises there as well.
+    `strategy_on` is called with the store once for each client. It is also called with stores that lose
+    answers or repeat requests late, because a strategy must keep its promises there as well.
     """
 
     racers: ClassVar[int] = 8
@@ -588,7 +587,7 @@ class StrategyContract:
         self._with_silence_from_each_request(store, strategy_on, lose_request)
 
     def _with_silence_from_each_request(self, store: Store, strategy_on: StrategyOn, action: Action) -> None:
-        """Storage falls silent at request 0, 1, 2, … of a commit; what was told must be true afterwards."""
+        """Storage falls silent at request 0, 1, 2, … of a commit; every answer must be true afterwards."""
         counting, tally = counted(store)
         assert offer(strategy_on(counting), 1, b"undisturbed") == Committed()
         for silent_from in range(sum(tally.counts().values()) + 1):
@@ -599,7 +598,7 @@ class StrategyContract:
                 strategy_on(store).resolve(version, ours, fresh_claimant()) if told != "rejected" else None
             )
             if settled is None:
-                # Certainly not decided, and never will be: the version is free for others.
+                # Certainly not decided, and never will be: others can take the version.
                 assert offer(strategy_on(store), version.number, b"theirs") == Committed(), silent_from
             else:
                 assert told in (settled, "unknown"), (silent_from, told, settled)

@@ -1,10 +1,10 @@
-"""Whole writers on a storage that misbehaves, from a seed.
+"""Simulates whole writers on a storage that misbehaves, from a seed.
 
-Writers race to make the lake, then commit, lose, retry, lose answers, crash, come back, settle what they
-left, switch the strategy under each other, announce what they overwrite, change rows, plan table services,
-compact, let versions expire, vacuum what the dead have left, and cancel each other. In the end the storage
-is calm, everybody finishes, and the log must agree with everything that anybody was ever told, and the tables
-with the log.
+Writers race to create the lake. Then they commit, lose, retry, lose answers, crash, restart, resolve what
+they left, change the strategy while others commit, announce what they overwrite, change rows, plan table
+services, compact, expire versions, vacuum what dead writers left, and cancel each other. In the end the
+storage works again and all writers finish. Then the log must agree with every answer that any writer got, and
+the tables with the log.
 
 Run it as `python -m headgate.testing.simulation --seeds 1000`.
 """
@@ -22,11 +22,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from headgate.changes import TableChange
-from headgate.commit.checkpoints import listed_checkpoints
-from headgate.commit.layout import checkpoint_key
-from headgate.core.log_entry import LogEntry
-from headgate.core.retry import RetryPolicy
+from headgate.core.conflict.retry import RetryPolicy
+from headgate.core.history.log_entry import LogEntry
 from headgate.errors import (
     AlreadyExistsError,
     CommitUnknownError,
@@ -35,20 +32,22 @@ from headgate.errors import (
     NotFoundError,
     StorageError,
 )
-from headgate.lake import Lake
+from headgate.lake.lake import Lake
+from headgate.log.checkpoints import listed_checkpoints
+from headgate.log.layout import checkpoint_key
 from headgate.model.announcement import Intent
-from headgate.model.identifiers import TxId, Version
+from headgate.model.identifiers import StrategyName, TxId, Version
 from headgate.model.instant import Instant
 from headgate.model.json_object import encode
 from headgate.model.plan import Service
 from headgate.model.record import Record
 from headgate.model.state import LakeState
-from headgate.model.strategy import StrategyName
 from headgate.storage.capabilities import Store
-from headgate.storage.intercept import without_atomic_operations
 from headgate.storage.memory import MemoryStore
+from headgate.testing.intercept import without_atomic_operations
 from headgate.testing.stage import BEGINNING, CALM, ROUGH, Actor, Stage, StageHost, Weather
-from headgate.transaction import Transaction
+from headgate.transaction.changes import TableChange
+from headgate.transaction.transaction import Transaction
 
 TABLES = ("sim.one", "sim.two")
 WRITERS = 3
@@ -57,12 +56,12 @@ ROUGH_STEPS = 400
 MAX_STEPS = 40_000
 HEARTBEAT = timedelta(milliseconds=200)
 POLICIES = (("all:1s",), ("all:2s", "1:8s"), ("all:1s", "1:forever"))
-"""What expires: seconds are long here, where a commit takes some tenths of one."""
+"""What expires: seconds are long here, because a commit takes some tenths of one."""
 PATIENCE = RetryPolicy(attempts=50, base=timedelta(milliseconds=20), total=timedelta(hours=1))
 
 
 class BrokenPromiseError(AssertionError):
-    """The log disagrees with what a writer was told."""
+    """The log disagrees with an answer that a writer got."""
 
 
 def require(holds: bool, what: str) -> None:
@@ -72,7 +71,7 @@ def require(holds: bool, what: str) -> None:
 
 @dataclass
 class Ledger:
-    """What writers were told. Filled while they run, compared with the log at the end."""
+    """The answers that writers got. Filled while they run, compared with the log at the end."""
 
     made: list[str] = field(default_factory=list)
     committed: dict[str, int] = field(default_factory=dict)
@@ -84,13 +83,26 @@ class Ledger:
         return max(self.committed.values(), default=0)
 
     def tell_committed(self, txid: str, version: int) -> None:
-        require(txid not in self.refused, f"{txid} was told both refused and committed {version}")
+        require(txid not in self.refused, f"{txid} was reported as rejected and as committed ({version})")
         known = self.committed.setdefault(txid, version)
-        require(known == version, f"{txid} was told version {known} and version {version}")
+        require(known == version, f"{txid} was reported as version {known} and as version {version}")
 
     def tell_refused(self, txid: str) -> None:
-        require(txid not in self.committed, f"{txid} was told both committed and refused")
+        require(txid not in self.committed, f"{txid} was reported as committed and as rejected")
         self.refused.add(txid)
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How often writers do what: `services` instead of batches, and `upkeep` of these instead of plans."""
+
+    services: float = 0.2
+    upkeep: float = 0.6
+
+
+USUAL = Habits()
+PLANNERS = Habits(services=0.6, upkeep=0.1)
+"""Writers that make, complete and cancel plans more than anything else, often the same ones."""
 
 
 @dataclass
@@ -101,10 +113,11 @@ class Writer:
     ledger: Ledger
     atomic_storage: bool
     tables: tuple[str, ...]
+    habits: Habits = USUAL
     pending: list[str] = field(default_factory=list)
 
     def play(self, actor: Actor) -> None:
-        """The life of one process: open the lake, settle what an earlier process left, go on."""
+        """The life of one process: open the lake, resolve what an earlier process left, continue."""
         host = StageHost(actor)
         lake = self._lake(actor, host)
         while self.pending:
@@ -132,7 +145,7 @@ class Writer:
                 self._switch(lake, host)
             elif kind < 0.3:
                 self._shared_property(lake)
-            elif kind < 0.5 and self.tables:
+            elif kind < 0.3 + self.habits.services and self.tables:
                 self._serve(lake, host)
             else:
                 self._batch(lake, host)
@@ -146,14 +159,14 @@ class Writer:
         try:
             for table in self.tables:
                 self._write(tx, table, batch, host.chance())
-        except ConflictError:  # told early that the commit would fail
+        except ConflictError:  # an early check: the commit would fail
             self.ledger.tell_refused(tx.txid)
             tx.abort()
             return
         self._commit(tx, host, batch)
 
     def _write(self, tx: Transaction, name: str, batch: int, chance: float) -> None:
-        """Adds the row of the batch; or replaces rows of this writer by themselves and the new one."""
+        """Adds the row of the batch; or replaces the rows of this writer by themselves and the new one."""
         table, before = tx.table(name), range(1, batch)
         own = pa.table({"writer": [self.name] * batch, "batch": [*before, batch]})
         if chance < 0.5:
@@ -169,8 +182,8 @@ class Writer:
             table.append(own.slice(batch // 2))
 
     def _serve(self, lake: Lake, host: StageHost) -> None:
-        """Schedules a table service, ends one, cancels whatever is running, or looks after the lake."""
-        if host.chance() < 0.6:
+        """Schedules a table service, ends one, cancels whatever is running, or maintains the lake."""
+        if host.chance() < self.habits.upkeep:
             self._look_after(lake, host)
             return
         pending = lake.timeline(pending=True)
@@ -199,14 +212,14 @@ class Writer:
         intent = Intent(plan.kind.removesuffix(" plan"), name, table.uuid)
         try:
             tx.announce(intent, TableChange(name, base=table))
-        except ConflictError:  # told early that somebody else ended it
+        except ConflictError:  # an early check: another writer ended it
             tx.abort()
             return
         host.sleep(2 * host.chance())
         self._commit(tx, None, None)
 
     def _look_after(self, lake: Lake, host: StageHost) -> None:
-        """Whatever comes of it: no row may be lost, doubled or brought back, and kept versions stay."""
+        """Regardless of the result, no row may be lost, doubled or restored, and kept versions stay."""
         kind = host.chance()
         try:
             if kind < 0.5:
@@ -214,16 +227,17 @@ class Writer:
             elif kind < 0.75:
                 lake.expire(POLICIES[int(host.chance() * len(POLICIES))])
             else:
-                # At once: whoever is at work and has not announced it is cancelled, and must notice.
+                # Without waiting: a running writer that has not announced itself is cancelled, and must
+                # notice.
                 lake.vacuum(older_than=timedelta(seconds=int(2 * host.chance())))
         except (ConflictError, CommitUnknownError):
-            return  # the log will tell
+            return  # the log will show it
 
     def _cancel(self, lake: Lake, txid: str) -> None:
         try:
             lake.cancel(txid)
         except (ConflictError, InvalidInputError, CommitUnknownError):
-            return  # it ended in another way, or nobody knows yet; the log will tell
+            return  # it ended in another way, or the outcome is unknown; the log will show it
         self.ledger.cancelled.add(txid)
 
     def _shared_property(self, lake: Lake) -> None:
@@ -232,7 +246,7 @@ class Writer:
         self._commit(tx, None, None)
 
     def _switch(self, lake: Lake, host: StageHost) -> None:
-        # Without the probe of `change_strategy`: in rough weather it would find every promise broken.
+        # Without the probe of `change_strategy`: with many faults it would find every promise broken.
         wanted = list(StrategyName)[int(host.chance() * len(StrategyName))]
         needs_atomic = wanted is not StrategyName.FILETRACKER
         if lake.strategy == wanted.value or (needs_atomic and not self.atomic_storage):
@@ -252,7 +266,7 @@ class Writer:
             return
         except CommitUnknownError:
             if host is not None and host.chance() < 0.5:
-                return  # another handle settles it
+                return  # another handle resolves it
             self.pending.remove(tx.txid)
             self._commit(tx, host, batch)
             return
@@ -269,7 +283,7 @@ class Writer:
             try:
                 resolution = lake.resolve(txid)
             except (StorageError, CommitUnknownError):
-                continue  # still in the rough: the next round tries again
+                continue  # still too many faults: the next round tries again
             if resolution.version is None:
                 self.ledger.tell_refused(txid)
             else:
@@ -287,7 +301,7 @@ class Run:
     crashes: int
 
 
-def simulate(seed: int) -> Run:
+def simulate(seed: int, habits: Habits = USUAL) -> Run:
     """Runs one seed. Raises `BrokenPromiseError` (or whatever broke) with the trace attached as notes."""
     inner = MemoryStore(now=lambda: BEGINNING + timedelta(seconds=stage.time))
     atomic = seed % 3 != 0
@@ -296,7 +310,8 @@ def simulate(seed: int) -> Run:
     ledger = Ledger()
     try:
         _make_lake(stage, ledger, tables)
-        writers = [Writer(f"writer-{number}", ledger, atomic, tables) for number in range(WRITERS)]
+        names = [f"writer-{number}" for number in range(WRITERS)]
+        writers = [Writer(name, ledger, atomic, tables, habits) for name in names]
         crashes = _run_writers(stage, writers)
         entries = check(inner, ledger, tables)
     except BaseException as error:
@@ -306,17 +321,18 @@ def simulate(seed: int) -> Run:
 
 
 def settings(seed: int) -> dict[str, str]:
-    """How the lake of a seed treats what is pending."""
+    """How the lake of a seed treats pending instants, and what follows a commit."""
     return {
         "conflict.candidates": "start" if seed & 8 else "end",
         "conflict.early": "true" if seed & 16 else "false",
         "clustering.allow_updates": "true" if seed & 32 else "false",
         "conflict.compaction": "strict" if seed & 64 else "carry",
+        "commit.follow-up": "background" if seed // 12 % 2 else "inline",
     }
 
 
 def _make_lake(stage: Stage, ledger: Ledger, tables: tuple[str, ...]) -> None:
-    """Several processes race to make the lake, with different ideas of its strategy."""
+    """Several processes race to create the lake, with different strategies."""
 
     def play(actor: Actor, strategy: str | None) -> None:
         host = StageHost(actor)
@@ -332,7 +348,7 @@ def _make_lake(stage: Stage, ledger: Ledger, tables: tuple[str, ...]) -> None:
     for number, strategy in enumerate((None, "filetracker", None)):
         stage.add(f"init-{number}", partial(play, strategy=strategy))
     stage.run(MAX_STEPS, lambda _: CALM)
-    require(len(ledger.made) == 1, f"{len(ledger.made)} processes made the lake")
+    require(len(ledger.made) == 1, f"{len(ledger.made)} processes created the lake")
 
 
 def _run_writers(stage: Stage, writers: list[Writer]) -> int:
@@ -357,18 +373,18 @@ def _run_writers(stage: Stage, writers: list[Writer]) -> int:
 
 
 def check(store: Store, ledger: Ledger, tables: tuple[str, ...]) -> tuple[LogEntry, ...]:
-    """Compares the log with everything that was told; raises `BrokenPromiseError`."""
+    """Compares the log with every answer that writers got; raises `BrokenPromiseError`."""
     lake = Lake.open(store)
     entries = lake.log()  # also checks the chain of digests
     versions = [entry.version for entry in reversed(entries)]
     require(versions == list(range(1, lake.version + 1)), f"versions are not contiguous: {versions}")
     by_txid = {entry.txid: entry.version for entry in entries}
-    require(len(by_txid) == len(entries), "a transaction stands in the log twice")
-    require(lake.id == ledger.made[0], "the lake is not the one that its maker was told of")
+    require(len(by_txid) == len(entries), "a transaction is in the log twice")
+    require(lake.id == ledger.made[0], "the lake is not the one whose id its creator got")
     for txid, version in ledger.committed.items():
-        require(by_txid.get(txid) == version, f"{txid} was told version {version}: {by_txid.get(txid)}")
+        require(by_txid.get(txid) == version, f"{txid} was reported as {version}, but is {by_txid.get(txid)}")
     for txid in ledger.refused:
-        require(txid not in by_txid, f"{txid} was told that it failed, but is version {by_txid.get(txid)}")
+        require(txid not in by_txid, f"{txid} was reported as failed, but is version {by_txid.get(txid)}")
     _check_batches(entries, ledger)
     _check_plans(entries, ledger)
     _check_rows(lake, entries, tables)
@@ -382,7 +398,7 @@ def _check_batches(entries: tuple[LogEntry, ...], ledger: Ledger) -> None:
         require(count == 1, f"{app} was committed {count} times")
     for name, batch in ledger.batches.items():
         for number in range(1, batch + 1):
-            require((name, number) in counts, f"batch {number} of {name} was acknowledged and is not there")
+            require((name, number) in counts, f"batch {number} of {name} was acknowledged, but is missing")
 
 
 def _check_plans(entries: tuple[LogEntry, ...], ledger: Ledger) -> None:
@@ -401,7 +417,7 @@ def _check_plans(entries: tuple[LogEntry, ...], ledger: Ledger) -> None:
         if record.plan is not None:
             inputs = {f"{record.plan.table} {mark}" for mark in record.plan.inputs or ()}
             taken = {one for others in pending.values() for one in others}
-            require(not inputs & taken, f"version {entry.version} plans what is planned already")
+            require(not inputs & taken, f"version {entry.version} plans files of another pending plan")
             pending[entry.txid] = inputs
     require(ledger.cancelled <= cancelled, f"not in the log: {ledger.cancelled - cancelled}")
 
@@ -409,10 +425,10 @@ def _check_plans(entries: tuple[LogEntry, ...], ledger: Ledger) -> None:
 def _check_rows(lake: Lake, entries: tuple[LogEntry, ...], tables: tuple[str, ...]) -> None:
     """Every table holds the rows of every committed batch, once, at every version that is kept.
 
-    Versions that are expired say so, and no file that a kept one needs is missing.
+    Versions that have expired say so, and no file that a kept one needs is missing.
     """
     made = {name: entry.version for entry in entries for name in entry.tables}
-    retention, divisor = lake._refreshed().retention, lake.divisor
+    retention, divisor = lake._handle.refresh().retention, lake.divisor
     for version in range(max(made.values(), default=lake.version), lake.version + 1):
         expected = sorted(
             entry.app for entry in entries if entry.app is not None and entry.version <= version
@@ -427,7 +443,7 @@ def _check_rows(lake: Lake, entries: tuple[LogEntry, ...], tables: tuple[str, ..
 
 
 def _rows_at(lake: Lake, table: str, version: int) -> list[tuple[str, int]] | None:
-    """The rows of a table, in order; None if the version is expired."""
+    """The rows of a table, in order; None if the version has expired."""
     try:
         rows = lake.table(table, version=version).read_arrow().to_pylist()
     except NotFoundError as error:
@@ -439,7 +455,7 @@ def _rows_at(lake: Lake, table: str, version: int) -> list[tuple[str, int]] | No
 def _check_checkpoints(store: Store, lake: Lake) -> None:
     for version in listed_checkpoints(store):
         data = store.get(checkpoint_key(version))
-        require(data is not None, f"the checkpoint of {version} was listed and is gone")
+        require(data is not None, f"the checkpoint of {version} was listed, but is gone")
         state = LakeState.decode(data or b"", version, checkpoint_key(version))
         properties: dict[str, str] = {}
         for entry in reversed(lake.log(before=version.number + 1)):
@@ -453,10 +469,10 @@ def _check_checkpoints(store: Store, lake: Lake) -> None:
         )
 
 
-def failure_of(seed: int) -> str | None:
-    """None if the seed holds, else what went wrong, with the trace."""
+def failure_of(seed: int, habits: Habits = USUAL) -> str | None:
+    """None if the seed passes, otherwise what went wrong, with the trace."""
     try:
-        simulate(seed)
+        simulate(seed, habits)
     except Exception:  # noqa: BLE001 — reported with its seed
         return traceback.format_exc()
     return None

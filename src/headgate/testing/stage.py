@@ -1,8 +1,8 @@
 """A stage on which whole clients run one at a time, in an order and with faults that one seed decides.
 
-Each actor is a thread, but only one runs at any moment: an actor runs until it asks storage for something or
-sleeps, and the stage then chooses who goes on. Time is a number that the stage moves. So a run is a function
-of its seed, and a failure can be replayed.
+Each actor is a thread, but only one runs at any time: an actor runs until it sends a request to storage or
+sleeps, and the stage then chooses which one continues. Time is a number that the stage advances. So a run is
+a function of its seed, and a failure can be replayed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 from headgate.errors import NoAnswerError, StorageRefusedError
 from headgate.model.identifiers import TxId
 from headgate.storage.capabilities import Page, Store
-from headgate.storage.intercept import Proceed, intercepted
 from headgate.storage.requests import (
     Answer,
     Create,
@@ -29,7 +28,8 @@ from headgate.storage.requests import (
     Request,
     perform,
 )
-from headgate.testing.explorer import describe
+from headgate.testing.intercept import Proceed, intercepted
+from headgate.testing.request_text import describe
 
 T = TypeVar("T")
 
@@ -67,13 +67,13 @@ class Crashed(BaseException):
 
 
 class StageOverrunError(AssertionError):
-    """The actors did not finish within the steps that were allowed."""
+    """The actors did not finish within the allowed number of steps."""
 
 
 class Actor:
     """One client process on the stage, or a thread of one.
 
-    A process can crash, with all its threads; another one can be put in its place.
+    A process can crash, with all its threads; another one can then replace it.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Actor:
 
     @property
     def dead(self) -> bool:
-        """Whether it must stop: its process crashed, or came to its end."""
+        """Whether it must stop: its process crashed, or ended."""
         return self.process.crashed or (self.process.finished and not self.is_process)
 
     def _run(self) -> None:
@@ -129,7 +129,7 @@ class Actor:
 
 
 class Stage:
-    """The world of one run: a store, a clock, a dice, and the actors."""
+    """The world of one run: a store, a clock, randomness, and the actors."""
 
     def __init__(self, seed: int, store: Store) -> None:
         self.seed = seed
@@ -141,7 +141,7 @@ class Stage:
         self.trace: list[str] = []
         self.turn_over = threading.Semaphore(0)
         self.here = threading.local()
-        """Who runs in this thread: a store and a host belong to a process, which may have several threads."""
+        """The actor of this thread: a store and a host belong to a process, which may have many threads."""
         self._late: list[tuple[float, Request]] = []
 
     def note(self, actor: Actor | None, what: str) -> None:
@@ -154,7 +154,7 @@ class Stage:
         return actor
 
     def run(self, max_steps: int, weather: Callable[[int], Weather]) -> None:
-        """Runs until all actors are finished; `weather` tells the faults at each step."""
+        """Runs until all actors are finished; `weather` returns the faults at each step."""
         for step in range(max_steps):
             self.weather = weather(step)
             waiting = [actor for actor in self.actors if not actor.finished]
@@ -179,7 +179,7 @@ class Stage:
             perform(self.store, request)
 
     def store_for(self, actor: Actor) -> Store:
-        """The store as `actor` sees it, through the weather."""
+        """The store as `actor` sees it, with the faults of the weather."""
         return intercepted(self.store, lambda request, proceed: self._intercept(actor, request, proceed))
 
     def thread_of(self, process: Actor) -> Actor:
@@ -194,7 +194,7 @@ class Stage:
             raise Crashed
         actor.wait(self.dice.expovariate(1.0 / self.weather.mean_delay))
         if actor.dead:
-            raise Crashed  # another thread of its process took it along
+            raise Crashed  # another thread of its process crashed it
         answer = self._fate(actor, request, proceed)
         self.note(actor, f"{describe(request)}: {_answer_text(answer)}")
         return answer
@@ -245,7 +245,7 @@ def _answer_text(answer: Answer) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StageHost:
-    """The surroundings of an actor: the stage's clock and dice."""
+    """The environment of an actor: the stage's clock and randomness."""
 
     actor: Actor
 
@@ -263,9 +263,17 @@ class StageHost:
         if actor.dead:
             raise Crashed
 
-    def background(self, work: Callable[[], None], name: str) -> bool:
+    def background(self, work: Callable[[], None], name: str, *, awaited: bool = False) -> bool:  # noqa: ARG002
         self.actor.stage.add(f"{self.actor.name}/{name}", lambda _: work(), process=self.actor)
         return True
+
+    def wait_until(self, changed: threading.Condition, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            changed.release()  # the actor that changes it is another thread of the stage
+            try:
+                self.sleep(0.01)
+            finally:
+                changed.acquire()
 
     def chance(self) -> float:
         return self.actor.stage.dice.random()
@@ -274,7 +282,7 @@ class StageHost:
         return TxId(f"{self.actor.stage.dice.getrandbits(128):032x}")
 
     def together(self, tasks: Sequence[Callable[[], T]]) -> list[T]:
-        """One after the other, in an order that the dice decides: any order is allowed."""
+        """One after the other, in a random order: any order is allowed."""
         order = list(range(len(tasks)))
         self.actor.stage.dice.shuffle(order)
         results: dict[int, T] = {}
@@ -298,5 +306,5 @@ class StageHost:
         return 1
 
     def common(self) -> MutableMapping[Hashable, Any]:
-        """Nothing: every handle is a process."""
+        """Shares nothing: every handle is a process."""
         return {}

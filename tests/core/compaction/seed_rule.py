@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.model.window import Window
+from headgate.model.identifiers import Window
 
 
 def touched_in(history: Sequence[frozenset[str]], window: Window) -> frozenset[str]:

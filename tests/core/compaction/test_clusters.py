@@ -5,10 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.compaction.clusters import plan_clustering
-from headgate.core.compaction.segments import Segment
-from headgate.core.windows import largest_complete_window, window_of
-from headgate.model.window import Window
+from headgate.core.compaction.eligible import Segment, plan_clustering
+from headgate.core.compaction.windows import largest_complete_window, window_of
+from headgate.model.identifiers import Window
 
 DIVISOR = 3
 PLACES = st.tuples(st.sampled_from(["/t/t/p=1", "/t/t/p=2"]), st.integers(0, 1))

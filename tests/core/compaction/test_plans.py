@@ -8,17 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.compaction.due import plan_compaction
-from headgate.core.compaction.intents import Intents, intents_in, with_ancestors
+from headgate.core.compaction.eligible import (
+    MAX_PLANNED_FILES,
+    CompactionPolicy,
+    Group,
+    Segment,
+    plan_compaction,
+)
 from headgate.core.compaction.plans import GROUPS, Unworkable, details, groups_of, in_plans, without_pending
-from headgate.core.compaction.policy import MAX_PLANNED_FILES, CompactionPolicy
-from headgate.core.compaction.segments import Group, Segment
-from headgate.core.windows import complete_windows
+from headgate.core.compaction.touched import with_ancestors
+from headgate.core.compaction.windows import complete_windows
 from headgate.model.footprint import file_mark
-from headgate.model.identifiers import TxId
+from headgate.model.identifiers import TxId, Window
 from headgate.model.json_object import JsonObject, encode
 from headgate.model.plan import PendingPlan
-from headgate.model.window import Window
 
 POLICY = CompactionPolicy(2, 0.3, 1000)
 
@@ -114,25 +117,6 @@ def test_complete_windows_are_the_digits_of_the_newest_version(newest: int, divi
 def test_ancestors() -> None:
     assert with_ancestors(["/a/b/p=1", "/a/c"]) == {"/", "/a", "/a/b", "/a/b/p=1", "/a/c"}
     assert with_ancestors([]) == {"/"}
-
-
-def test_intents_of_a_window_are_those_of_the_windows_below() -> None:
-    """What is known is not read again, and what is not known is read."""
-    read: list[Window] = []
-
-    def records(window: Window) -> list[object]:
-        read.append(window)
-        return []
-
-    known = {
-        Window(1, 10, 1): Intents(frozenset({("u", "p=1")})),
-        Window(21, 30, 1): Intents(settings=frozenset({"v"})),
-    }
-    found = intents_in(Window(1, 100, 2), 10, known, records)  # type: ignore[arg-type]
-    assert found == Intents(frozenset({("u", "p=1")}), frozenset({"v"}))
-    assert [str(window) for window in read] == ["11-20", *(f"{n}1-{n + 1}0" for n in range(3, 10))]
-    assert found.concerns("u") and found.concerns("v") and not found.concerns("w")
-    assert Intents(everything=True).concerns("w")
 
 
 def test_a_path_that_is_far_behind_keeps_its_smaller_windows() -> None:

@@ -1,4 +1,4 @@
-"""A table as compaction sees it: what lies where, and what is due. For people, before anything is done."""
+"""A table as compaction sees it: its segments by level, and what is ready to compact. For people."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from headgate.core.compaction.due import is_small, plan_compaction
-from headgate.core.compaction.policy import CompactionPolicy
-from headgate.core.compaction.segments import Group, Segment
+from headgate.core.compaction.eligible import CompactionPolicy, Group, Segment, is_small, plan_compaction
 
 
 @dataclass(frozen=True, slots=True)
 class LevelOutlook:
-    """The segments of one level of a path; `small` of them are worth to be put together with others."""
+    """The segments of one level of a path; `small` of them are small enough to be merged with others."""
 
     level: int
     segments: int
@@ -25,7 +23,7 @@ class LevelOutlook:
 
 @dataclass(frozen=True, slots=True)
 class PathOutlook:
-    """A virtual path of a table: its levels, the lowest first, and what is due there."""
+    """A virtual path of a table: its levels, the lowest first, and what is ready to compact there."""
 
     path: str
     levels: tuple[LevelOutlook, ...]
@@ -34,7 +32,7 @@ class PathOutlook:
 
 @dataclass(frozen=True, slots=True)
 class TableOutlook:
-    """A table at a version. `pending` of its files are inputs of plans, and are not looked at."""
+    """A table at a version. `pending` of its files are inputs of plans, and are left out."""
 
     table: str
     version: int
@@ -54,7 +52,7 @@ def paths_of(
     divisor: int,
     policy: CompactionPolicy,
 ) -> tuple[PathOutlook, ...]:
-    """The paths of all segments of a table; due is what is so among those that are `free`."""
+    """The paths of all segments of a table. Only segments among `free` are ready to compact."""
     here: dict[str, list[Segment]] = defaultdict(list)
     for segment in segments:
         here[segment.path].append(segment)

@@ -1,24 +1,22 @@
-"""Plans of compaction: what is due, cut into pieces for one record each, and what a record keeps of them."""
+"""Plans of compaction: the groups that are ready, divided into plans, and what a record stores of a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from headgate.core.compaction.due import parts
-from headgate.core.compaction.policy import MAX_PLANNED_FILES, CompactionPolicy
-from headgate.core.compaction.segments import Group, Segment
+from headgate.core.compaction.eligible import MAX_PLANNED_FILES, CompactionPolicy, Group, Segment, parts
 from headgate.model.footprint import file_mark
+from headgate.model.identifiers import Window
 from headgate.model.json_object import Json
 from headgate.model.plan import PendingPlan
-from headgate.model.window import Window
 
 GROUPS = "groups"
-"""The name of the windows and paths in the details of a plan."""
+"""The key of the windows and paths in the details of a plan."""
 
 
 def in_plans(groups: Iterable[Group], policy: CompactionPolicy) -> Iterator[tuple[Group, ...]]:
-    """The groups in their order, as many together as one plan may have."""
+    """The groups in order, in the largest batches that one plan may have."""
     plan: list[Group] = []
     files = held = 0
     for group in groups:
@@ -34,7 +32,7 @@ def in_plans(groups: Iterable[Group], policy: CompactionPolicy) -> Iterator[tupl
 
 
 def details(groups: Iterable[Group]) -> dict[str, Json]:
-    """What a plan keeps beside its inputs, so that anybody can carry it out."""
+    """What a plan stores in addition to its inputs, so that any process can carry it out."""
     windows = dict.fromkeys((group.window, group.path) for group in groups)
     return {
         GROUPS: [
@@ -45,7 +43,7 @@ def details(groups: Iterable[Group]) -> dict[str, Json]:
 
 
 def without_pending(segments: Iterable[Segment], plans: Iterable[PendingPlan]) -> tuple[Segment, ...]:
-    """The segments that no pending plan of their table is about to rewrite."""
+    """The segments that no pending plan of their table is going to rewrite."""
     taken: set[str] = set()
     paths: set[str] = set()
     for plan in plans:
@@ -60,7 +58,7 @@ def without_pending(segments: Iterable[Segment], plans: Iterable[PendingPlan]) -
 
 @dataclass(frozen=True, slots=True)
 class Unworkable:
-    """Why a plan cannot be carried out any more."""
+    """Why a plan can no longer be carried out."""
 
     reason: str
 
@@ -68,13 +66,14 @@ class Unworkable:
 def groups_of(
     plan: PendingPlan, segments: Iterable[Segment], policy: CompactionPolicy
 ) -> tuple[Group, ...] | Unworkable:
-    """What a plan is about to put together, from the live files as they are now.
+    """The groups that a plan merges, from the live files as they are now.
 
-    The same for its maker and for whoever takes it over. Cut anew: only what comes out of it counts.
+    The result is the same for the author of the plan and for a process that takes it over. The groups are cut
+    again, because only the size of the output counts.
     """
     windows = _windows(plan.unknown.get(GROUPS))
     if windows is None or plan.inputs is None:
-        return Unworkable("the plan does not say what it is about")
+        return Unworkable("the plan does not say what it merges")
     inputs = [segment for segment in segments if file_mark(segment.file) in plan.inputs]
     if len(inputs) < len(plan.inputs):
         return Unworkable(f"{len(plan.inputs) - len(inputs)} of its files are gone")
@@ -92,9 +91,10 @@ def groups_of(
 
 
 def _window_for(segment: Segment, windows: Collection[tuple[Window, Json]]) -> Window | None:
-    """The window that a segment is to be put together in.
+    """The window into which a segment is merged.
 
-    That of its path; of another one only if the path is not named, since the table has another name by now.
+    A window of its path; of another path only if its own is not named, because the table was renamed
+    meanwhile.
     """
     holding = [(window, path) for window, path in windows if window.holds(segment.covers)]
     own = [window for window, path in holding if path == segment.path]
@@ -102,7 +102,7 @@ def _window_for(segment: Segment, windows: Collection[tuple[Window, Json]]) -> W
 
 
 def _windows(given: Json) -> Collection[tuple[Window, Json]] | None:
-    """The windows that the details of a plan name, each with its path; None if they cannot be read."""
+    """The windows that the details of a plan name, each with its path; None if they are invalid."""
     if not isinstance(given, list):
         return None
     named = [(_window(one), one.get("path")) for one in given if isinstance(one, Mapping)]

@@ -1,14 +1,13 @@
-"""What is derived from the log, or goes with it: entries, the outbox, checkpoints, the state."""
+"""Checks what is derived from the log or belongs to it: entries, the outbox, checkpoints, the state."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headgate.core.descriptor import descriptor
-from headgate.core.fsck.kinds import COMPARE, finding
+from headgate.core.fsck.kinds import COMPARE, REPAIR_FIRST, TWINS, Seen, Trouble, finding, trouble_with
 from headgate.core.fsck.log import LogJudge
-from headgate.core.fsck.sight import Seen, Trouble, trouble_with
+from headgate.core.history.descriptor import descriptor
 from headgate.errors import CorruptLakeError, UnsupportedError
 from headgate.model.control_entry import ControlEntry
 from headgate.model.footprint import file_mark
@@ -24,9 +23,9 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """The objects under `control/` beside the log, seen before it: so none is of a later version.
+    """The objects under `control/` other than the log, listed before it, so that none is of a later version.
 
-    Keys by version; `mark` and `last` are what the two objects hold that name a version.
+    Keys by version; `mark` and `last` are the contents of the two objects that name a version.
     """
 
     mark_key: str
@@ -50,7 +49,7 @@ def named_version(data: Seen, key: str) -> Version | None:
 
 
 def judge_control(control: Control, head: Version, divisor: int | None) -> list[Finding]:
-    """What can be told from names alone."""
+    """The findings that follow from names alone."""
     beyond = (
         ("entry-beyond-head", control.entries, "a control entry"),
         ("checkpoint-beyond-head", control.checkpoints, "a checkpoint"),
@@ -64,7 +63,7 @@ def judge_control(control: Control, head: Version, divisor: int | None) -> list[
     ]
     found += [*_mark(control, head), *_last(control), *_missing_checkpoints(control, head, divisor)]
     if control.strays:
-        told = f"{_count(len(control.strays), 'object')} nobody wrote, such as this one"
+        told = f"{_count(len(control.strays), 'object')} that Headgate did not write, such as this one"
         found.append(finding("control-stray", control.strays[0], told))
     return found
 
@@ -77,16 +76,17 @@ def _mark(control: Control, head: Version) -> list[Finding]:
         return [trouble_with(key, data)]
     version = named_version(data, key)
     if version is None:
-        return [finding("mark-wrong", key, "it names no version; recovery looks at all of them")]
+        return [finding("mark-wrong", key, "it names no version; recovery checks all of them")]
     if version > head:
-        return [finding("mark-wrong", key, f"it names version {version}, but the newest is {head}")]
+        told = f"it names version {version}, but the newest is {head}"
+        return [finding("mark-wrong", key, told, REPAIR_FIRST)]
     return []
 
 
 def _last(control: Control) -> list[Finding]:
     key, data = control.last_key, control.last
     if data is None:
-        return []  # advice: the listing tells the same
+        return []  # only a hint: the listing has the same information
     if isinstance(data, Trouble):
         return [trouble_with(key, data)]
     version = named_version(data, key)
@@ -114,14 +114,14 @@ def _missing_checkpoints(control: Control, head: Version, divisor: int | None) -
 
 @dataclass(frozen=True, slots=True)
 class JudgedEntry:
-    """An entry as it was seen; `entry` is None if there is none that can be read."""
+    """An entry as it was read; `entry` is None if there is none that can be read."""
 
     entry: ControlEntry | None
     findings: tuple[Finding, ...] = ()
 
 
 def judge_entry(key: str, data: Seen, version: Version, record: Record | None, digest: str) -> JudgedEntry:
-    """A control entry beside its record; without the record only as far as it goes."""
+    """Compares a control entry with its record; without the record, checks only the entry."""
     if data is None:
         return JudgedEntry(None)
     if isinstance(data, Trouble):
@@ -132,14 +132,16 @@ def judge_entry(key: str, data: Seen, version: Version, record: Record | None, d
             return JudgedEntry(None, (finding("entry-differs", key, f"it is the entry of version {said}"),))
         entry = ControlEntry.decode(data, version, key)
     except UnsupportedError:
-        return JudgedEntry(None)  # of a later release
+        return JudgedEntry(None)  # written by a later release
     except CorruptLakeError as error:
         return JudgedEntry(None, (finding("entry-unreadable", key, error.problem),))
     wrong = [] if record is None else _differences(entry, record, digest)
     if not wrong:
         return JudgedEntry(entry)
-    told = f"the entry of version {version} does not fit its record: {', '.join(wrong)}"
+    told = f"the entry of version {version} differs from its record in: {', '.join(wrong)}"
     step = COMPARE if record is not None and entry.record != digest else None
+    if record is not None and entry.txid != record.txid:
+        step = TWINS
     return JudgedEntry(entry, (finding("entry-differs", key, told, step),))
 
 
@@ -154,29 +156,29 @@ def _differences(entry: ControlEntry, record: Record, digest: str) -> list[str]:
 
 
 def judge_missing_entries(missing: Sequence[int], mark: Version, key: str) -> list[Finding]:
-    """Versions without an entry: those that were recovered must have one."""
+    """Versions without an entry: those that recovery has handled must have one."""
     lost = [number for number in missing if number <= mark.number]
     due = [number for number in missing if number > mark.number]
     found = []
     if lost:
-        told = f"no entry of {_versions(lost)}, though all up to {mark} were recovered"
+        told = f"no entry of {_versions(lost)}, although all versions up to {mark} were recovered"
         found.append(finding("entry-missing", key, told))
     if due:
-        found.append(finding("entry-due", key, f"no entry of {_versions(due)}: recover makes them"))
+        found.append(finding("entry-due", key, f"no entry of {_versions(due)}: recover writes them"))
     return found
 
 
 def judge_outbox(
     control: Control, judge: LogJudge, entries: Mapping[Version, ControlEntry], head: Version
 ) -> list[Finding]:
-    """Whether every object in the outbox tells of hooks that are open."""
+    """Whether every object in the outbox belongs to a version with open hooks."""
     found = []
     for version, key in sorted(control.outbox.items()):
         known, entry = judge.known.get(version), entries.get(version)
         if version > head or known is None:
-            continue  # told already, or its record is lost
+            continue  # reported already, or its record is lost
         if not known.hooks:
-            told = f"version {version} asked for no hooks"
+            told = f"version {version} has no hooks"
             found.append(finding("outbox-orphan", key, told))
         elif entry is not None and not entry.open_hooks:
             found.append(finding("outbox-done", key, f"all hooks of version {version} are done"))
@@ -184,7 +186,7 @@ def judge_outbox(
 
 
 def untold_hooks(control: Control, entries: Mapping[Version, ControlEntry]) -> tuple[Version, ...]:
-    """Versions with open hooks that the outbox does not tell of: to be looked at once more."""
+    """Versions with open hooks that are missing in the outbox: they must be read once more."""
     return tuple(v for v, entry in sorted(entries.items()) if entry.open_hooks and v not in control.outbox)
 
 
@@ -192,7 +194,7 @@ def untold_hooks(control: Control, entries: Mapping[Version, ControlEntry]) -> t
 
 
 def judge_state(judge: LogJudge) -> list[Finding]:
-    """Tags, and the last batches of applications. Only of a state that is certain."""
+    """Checks tags, and the last batches of applications. Only for a state that is certain."""
     state = judge.state
     found = [
         finding(
@@ -211,7 +213,7 @@ def judge_state(judge: LogJudge) -> list[Finding]:
 
 
 def judge_plans(judge: LogJudge, live: Mapping[str, Collection[str]]) -> list[Finding]:
-    """Whether pending plans have their inputs. `live` are data files of tables, by uuid, as far as known."""
+    """Checks that pending plans have their inputs. `live` are the known data files of tables, by uuid."""
     there = {ref.uuid for ref in judge.state.tables.values()}
     found = []
     for txid, plan in sorted(judge.state.plans.items()):
@@ -228,7 +230,7 @@ def judge_plans(judge: LogJudge, live: Mapping[str, Collection[str]]) -> list[Fi
 
 
 def _kind_of_gone(plan: PendingPlan, judge: LogJudge) -> str:
-    """A compaction keeps nobody from changing its files; whoever changes those of a clustering ends it."""
+    """A compaction plan allows changes of its files; a change of the files of a clustering plan ends it."""
     later = [one for one in judge.tables.get(plan.table, ()) if one.version > plan.version]
     removed = any(one.operation not in (None, "append") for one in later) or not judge.complete
     return "plan-overtaken" if plan.service == "compaction" and removed else "plan-without-inputs"
@@ -246,6 +248,6 @@ def _count(number: int, noun: str) -> str:
 
 
 def joined(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """All findings, each once, damage first; otherwise in the order in which they were made."""
+    """All findings, each once, damage first; otherwise in the order in which they were found."""
     once = dict.fromkeys(findings)
     return tuple(sorted(once, key=lambda one: not one.is_damage))

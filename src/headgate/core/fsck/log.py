@@ -1,30 +1,32 @@
-"""The log as it was seen: is it whole, and which state does it make?
+"""Checks the log: whether it is complete, and which state its records make.
 
-Records are taken one after the other. One that is broken stops nothing: the state goes on without it, no
-longer certain, until a checkpoint above it that fits its record makes it certain again.
+Reads the records in order. A broken record does not stop the check: the state continues without it, and is no
+longer certain until a later checkpoint that matches its record makes it certain again.
+
+Also finds clocks that were wrong when the lake was written: commits dated far ahead, or that set the time
+back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from headgate.core.fold import apply, empty_state
-from headgate.core.fsck.kinds import COMPARE, finding
-from headgate.core.fsck.sight import Seen, Trouble, trouble_with
+from headgate.core.fsck.kinds import COMPARE, Seen, Trouble, finding, trouble_with
+from headgate.core.history.commit_time import is_far
+from headgate.core.history.fold import apply, empty_state
 from headgate.errors import CorruptLakeError, HeadgateError, UnsupportedError
 from headgate.model.fsck import Finding
-from headgate.model.identifiers import GENESIS, TxId, Version
+from headgate.model.identifiers import GENESIS, StrategyName, TxId, Version
 from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
 from headgate.model.record import AppBatch, Record
 from headgate.model.state import LakeState
-from headgate.model.strategy import StrategyName
 from headgate.model.table import TableAction, TableCommit, TableRef
 
 NOT_KNOWN = ""
-"""In place of the digest of a record that was not seen."""
+"""In place of the digest of a record that was not read."""
 
 
 # --- the identity -------------------------------------------------------------------------------------------
@@ -32,7 +34,7 @@ NOT_KNOWN = ""
 
 @dataclass(frozen=True, slots=True)
 class SeenIdentity:
-    """`headgate.json` and record 0, by their keys; `first` is what record 1 says it follows, if known."""
+    """`headgate.json` and record 0, by their keys; `first` is the digest that record 1 names, if known."""
 
     copy_key: str
     copy: Seen
@@ -43,7 +45,7 @@ class SeenIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Where the log begins: the empty state, and the identity if it can be read."""
+    """The beginning of the log: the empty state, and the identity if it can be read."""
 
     state: LakeState
     identity: LakeIdentity | None
@@ -51,7 +53,10 @@ class Beginning:
 
 
 def judge_identity(seen: SeenIdentity) -> Beginning:
-    """The beginning of the log. Of two that differ the one counts that version 1 follows, else record 0."""
+    """The beginning of the log.
+
+    If the two objects differ, the one that version 1 follows counts, else record 0.
+    """
     found = [
         trouble_with(key, data)
         for key, data in ((seen.copy_key, seen.copy), (seen.record_key, seen.record))
@@ -80,7 +85,7 @@ def _copies(seen: SeenIdentity) -> list[Finding]:
         case None, None:
             return [finding("identity-missing", seen.copy_key, f"{seen.copy_key} and record 0 are gone")]
         case None, bytes():
-            return [finding("identity-not-copied", seen.copy_key, f"{seen.copy_key} is not there")]
+            return [finding("identity-not-copied", seen.copy_key, f"{seen.copy_key} does not exist")]
         case _, None:
             return [finding("record-missing", seen.record_key, "the record of version 0 is gone")]
         case bytes() as copy, bytes() as record if copy != record:
@@ -91,9 +96,7 @@ def _copies(seen: SeenIdentity) -> list[Finding]:
 def _differs(seen: SeenIdentity, copy: bytes, record: bytes) -> Finding:
     changed = seen.record_key if seen.first == digest(copy) else seen.copy_key
     told = "; version 1 follows the other one" if seen.first in (digest(copy), digest(record)) else ""
-    return finding(
-        "identity-differs", changed, f"{seen.copy_key} and {seen.record_key} are not the same{told}"
-    )
+    return finding("identity-differs", changed, f"{seen.copy_key} and {seen.record_key} differ{told}")
 
 
 # --- records ------------------------------------------------------------------------------------------------
@@ -101,7 +104,7 @@ def _differs(seen: SeenIdentity, copy: bytes, record: bytes) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """An object that is the record of its version, if one of `strategies` decided that version."""
+    """An object that is the record of its version, if the version was committed by one of `strategies`."""
 
     key: str
     data: bytes | Trouble
@@ -110,7 +113,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class SeenVersion:
-    """What was seen of a version: its record (`key`: where it would be), and its checkpoint."""
+    """What was found of a version: its record (`key`: its expected location), and its checkpoint."""
 
     version: Version
     key: str
@@ -143,7 +146,7 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is kept of a record."""
+    """What is remembered of a record."""
 
     digest: str
     txid: TxId
@@ -153,14 +156,16 @@ class Known:
 
 @dataclass
 class LogJudge:
-    """Takes the versions of a log in order, from 1 on.
+    """Checks the versions of a log in order, starting with 1.
 
-    `state` is what they make so far; `certain`: nothing below it is lost or changed, or a checkpoint above
-    that makes up for it. `last_key` is where the last record lies, at first record 0.
+    `state` is the state so far. `certain`: no record below it is lost or changed, or a later checkpoint
+    replaces what is lost. `last_key` is the key of the last record, at first record 0. `now` is the time on
+    the clock of this machine.
     """
 
     state: LakeState
     last_key: str
+    now: datetime
     certain: bool = True
     findings: list[Finding] = field(default_factory=list)
     known: dict[Version, Known] = field(default_factory=dict)
@@ -175,10 +180,10 @@ class LogJudge:
     _misplaced: list[SeenVersion] = field(default_factory=list)
 
     def take(self, seen: SeenVersion) -> Record | None:
-        """Judges the next version; returns its record if it can be read."""
+        """Checks the next version; returns its record if it can be read."""
         right = [copy for copy in seen.copies if self._is_expected(copy)]
         if not right and seen.copies:
-            # Only what follows tells whether it is a stray, or stands where a record should be.
+            # Only later versions show whether it is a stray object, or is in the location of a lost record.
             self._misplaced.append(seen)
             return None
         self.leftovers += [copy.key for copy in seen.copies if copy not in right]
@@ -190,12 +195,12 @@ class LogJudge:
         return record
 
     def end(self) -> None:
-        """No version follows."""
+        """No further version follows."""
         self.leftovers += [copy.key for seen in self._misplaced for copy in seen.copies]
         self._misplaced = []
 
     def _is_expected(self, copy: Copy) -> bool:
-        """Whether it lies where the record before says; anywhere, if that one is not known."""
+        """Whether it is where the record before says; anywhere, if that record is unknown."""
         named = self.state.next_strategy
         return StrategyName.find(named) is None or named in copy.strategies
 
@@ -229,13 +234,14 @@ class LogJudge:
             return None
         self._link(record, copy.key)
         self._judge_rules(record, copy.key)
+        self.findings += judge_time(record, copy.key, self.state.committed_at, self.now)
         self._keep(record, digest(copy.data))
         self.state = apply(self.state, record, copy.data)
         return record
 
     def _lose(self, seen: SeenVersion, own_digest: str) -> None:
         self.certain = self.complete = False
-        # How the next version was claimed is not known either.
+        # How the next version was claimed is unknown, too.
         self.state = replace(self.state, version=seen.version, digest=own_digest, next_strategy=NOT_KNOWN)
 
     def _link(self, record: Record, key: str) -> None:
@@ -247,8 +253,8 @@ class LogJudge:
             finding(
                 "record-changed",
                 self.last_key,
-                f"version {record.version} ({key}) follows a record with digest {record.previous}, but that "
-                f"of version {before} is {self.state.digest}: one of the two was changed",
+                f"version {record.version} ({key}) follows a record with digest {record.previous}, but "
+                f"version {before} has the digest {self.state.digest}: one of the two was changed",
             )
         )
 
@@ -258,9 +264,15 @@ class LogJudge:
         problems = (
             (record.txid in self._txids, f"transaction {record.txid} was committed before"),
             (record.txid in self._cancelled, f"transaction {record.txid} was cancelled before"),
-            (_is_back(record.committed_at, self.state.committed_at), "its time is before that of the last"),
+            (
+                _is_back(record.committed_at, self.state.committed_at),
+                "its time is before that of the last version",
+            ),
             (record.base >= record.version, f"it is based on version {record.base}"),
-            (again, f"a batch of {record.app.app if record.app else ''} that was committed before"),
+            (
+                again,
+                f"it repeats a batch of {record.app.app if record.app else ''} that was committed before",
+            ),
         )
         self.findings += [
             finding("record-impossible", key, f"version {record.version}: {problem}")
@@ -301,13 +313,14 @@ class LogJudge:
 
 
 def _is_back(at: datetime, before: datetime | None) -> bool:
-    return before is not None and at < before
+    # A commit that is far back set the time back on purpose, and gets a note about that.
+    return before is not None and at < before and not is_far(before, at)
 
 
 def judge_checkpoint(
     seen: SeenVersion, state: LakeState, certain: bool, findings: list[Finding]
 ) -> LakeState | None:
-    """The state in a checkpoint, if it fits its record. `state` is what the records make."""
+    """The state in a checkpoint, if it matches its record. `state` is the result of the records."""
     key, data = seen.checkpoint_key, seen.checkpoint
     if isinstance(data, Trouble):
         findings.append(trouble_with(key, data))
@@ -316,14 +329,16 @@ def judge_checkpoint(
     try:
         held = LakeState.decode(data, seen.version, key)
     except UnsupportedError:
-        return None  # of a later release, which can read it
+        return None  # written by a later release, which can read it
     except CorruptLakeError as error:
         findings.append(finding("checkpoint-unreadable", key, error.problem))
         return None
     kind = _wrong_checkpoint(held, state, certain)
     if kind is None:
         return held
-    problem = f"the checkpoint of version {seen.version} is not what the records up to it make"
+    problem = (
+        f"the checkpoint of version {seen.version} differs from the state that the records up to it make"
+    )
     if kind == "checkpoint-of-another-lake":
         problem = f"the checkpoint of version {seen.version} names another identity: {held.identity}"
     step = COMPARE if kind == "checkpoint-differs" and held.digest != state.digest else None
@@ -335,8 +350,9 @@ def _wrong_checkpoint(held: LakeState, state: LakeState, certain: bool) -> str |
     if state.identity not in (NOT_KNOWN, held.identity):
         return "checkpoint-of-another-lake"
     if certain:
-        return None if held == state else "checkpoint-differs"
-    # Without the records below, the record of its own version is what it must fit.
+        # An earlier release does not store where the times go back.
+        return None if replace(held, set_backs=state.set_backs) == state else "checkpoint-differs"
+    # If earlier records are lost, the checkpoint must match the record of its own version.
     return None if held.digest == state.digest else "checkpoint-differs"
 
 
@@ -350,3 +366,30 @@ def told_leftovers(keys: Iterable[str]) -> list[Finding]:
         return []
     count = f"{len(left)} object{'' if len(left) == 1 else 's'} of the log"
     return [finding("log-leftovers", left[0], f"{count} belong to no version, such as this one")]
+
+
+def judge_creation(identity: LakeIdentity | None, key: str, now: datetime) -> Iterator[Finding]:
+    """What the time of version 0 shows about the clock of the machine that created the lake."""
+    if identity is not None and is_far(identity.created_at, now):
+        by = (
+            ""
+            if identity.command is None
+            else f", created by {identity.command.user}@{identity.command.host},"
+        )
+        yield _ahead(f"the lake{by}", key, identity.created_at, now)
+
+
+def judge_time(record: Record, key: str, last: datetime | None, now: datetime) -> Iterator[Finding]:
+    """What the time of a version that follows one dated `last` shows about the clocks of both."""
+    time = record.committed_at
+    who = f"version {record.version} by {record.command.user}@{record.command.host}"
+    if last is not None and is_far(last, time):
+        days = (last - time).days
+        yield finding("clock-set-back", key, f"{who} sets the time of the log back by {days:,} days")
+    if is_far(time, now) and (last is None or is_far(time, last)):
+        yield _ahead(who, key, time, now)
+
+
+def _ahead(what: str, key: str, time: datetime, now: datetime) -> Finding:
+    days = (time - now).days
+    return finding("clock-ahead", key, f"{what} is dated {days:,} days ahead of the clock of this machine")

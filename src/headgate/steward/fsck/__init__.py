@@ -1,1 +1,1 @@
-"""Looking at a whole lake, and changing nothing of it."""
+"""Checks a whole lake without changing it, and repairs its log."""

@@ -1,6 +1,6 @@
-"""`fsck`: everything that a lake promises, looked at from its objects alone. Changes nothing.
+"""`fsck`: checks every promise of a lake from its objects alone. Changes nothing.
 
-Nothing that a handle remembers is used, and no lake is opened: one that cannot be opened is looked at too.
+Does not open the lake or use the memory of a handle, so that it also works on a lake that cannot be opened.
 """
 
 from __future__ import annotations
@@ -9,43 +9,41 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from headgate.commit.driver import Driver
 from headgate.core.fsck.control import joined, judge_plans
-from headgate.core.fsck.kept import kept_tables
 from headgate.core.fsck.log import LogJudge, TableVersion
-from headgate.core.fsck.tables import judge_unreferenced
-from headgate.iceberg.data_file import Content
+from headgate.core.fsck.tables import judge_unreferenced, kept_tables
+from headgate.iceberg.format.data_file import Content
+from headgate.log.driver import Driver
 from headgate.model.fsck import Finding, FsckReport
 from headgate.model.retention import EVERYTHING
 from headgate.steward.fsck.log_check import LogCheck, LoggedLake
-from headgate.steward.fsck.published_check import PublishedCheck
 from headgate.steward.fsck.row_check import RowCheck
 from headgate.steward.fsck.sight import Sight
-from headgate.steward.fsck.table_check import ReadTable, TableCheck
+from headgate.steward.fsck.table_check import PublishedCheck, ReadTable, TableCheck
 
 DATA = "data/"
 
 OnProgress = Callable[[str, int, int], None]
-"""Told what is being looked at, how much of it is done, and how much there is."""
+"""Called with the kind of objects that are being checked, how many are done, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much to look at: the newest version, or every one; and into data files, or only at them."""
+    """How much to check: the newest version or all of them, and data files with or without their content."""
 
     all_versions: bool = False
     rows: bool = False
 
 
 def check(driver: Driver, extent: Extent, progress: OnProgress) -> FsckReport:
-    """Looks at the lake of `driver`. `NotFoundError` if there is none; whatever is broken is a finding.
+    """Checks the lake of `driver`. Raises `NotFoundError` if there is none; any damage is a finding.
 
-    Writers may go on: what they commit meanwhile is not looked at, and is no finding either.
+    Writers may keep running: what they commit meanwhile is not checked, and is not a finding.
     """
     sight = Sight(driver)
     logged = LogCheck(sight, partial(progress, "log")).run()
     judge = logged.judge
-    # After the log: every file of a version is there before its record.
+    # After the log: every file of a version exists before its record.
     tables = TableCheck(sight, sight.sizes(DATA))
     newest = newest_tables(judge)
     wanted = _all_tables(logged, newest, tables) if extent.all_versions else newest
@@ -63,18 +61,18 @@ def check(driver: Driver, extent: Extent, progress: OnProgress) -> FsckReport:
 
 
 def newest_tables(judge: LogJudge) -> list[TableVersion]:
-    """The tables of the newest state, each as the commit left it that wrote its metadata."""
+    """The tables of the newest state, each as of the commit that wrote its metadata."""
     found = []
     for name, ref in sorted(judge.state.tables.items()):
         known = [one for one in judge.tables.get(ref.uuid, []) if one.ref == ref and not one.dropped]
-        # Without the record, the checkpoint still tells where its metadata is.
+        # Without the record, the checkpoint still contains the path of its metadata.
         lost = TableVersion(judge.state.version, name, ref, None, certain=False)
         found.append(known[-1] if known else lost)
     return found
 
 
 def _all_tables(logged: LoggedLake, newest: list[TableVersion], tables: TableCheck) -> list[TableVersion]:
-    """The versions that must be there with their files. Of others, what is kept is looked at here."""
+    """The versions whose files must exist. For the others, checks the metadata that is kept."""
     judge, identity = logged.judge, logged.beginning.identity
     every = [one for versions in judge.tables.values() for one in versions if not one.dropped]
     if identity is not None and judge.state.retention != EVERYTHING:
@@ -101,7 +99,7 @@ def _plans(judge: LogJudge, tables: list[ReadTable]) -> list[Finding]:
 
 def _unreferenced(judge: LogJudge, tables: TableCheck, extent: Extent) -> list[Finding]:
     if not judge.complete or not judge.certain:
-        return []  # a version that is lost may need any of them
+        return []  # a lost version may need any of them
     exact = tables.referenced if extent.all_versions else None
     return judge_unreferenced(tables.sizes, judge.txids, exact)
 

@@ -1,4 +1,4 @@
-"""Looking at the log, and at what is derived from it."""
+"""Checks the log, and the objects that are derived from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from headgate.commit.layout import (
+from headgate.core.fsck.control import (
+    Control,
+    judge_control,
+    judge_entry,
+    judge_missing_entries,
+    judge_outbox,
+    judge_state,
+    named_version,
+    untold_hooks,
+)
+from headgate.core.fsck.kinds import Seen, Trouble, finding
+from headgate.core.fsck.log import (
+    Beginning,
+    Copy,
+    LogJudge,
+    SeenIdentity,
+    SeenVersion,
+    judge_creation,
+    judge_identity,
+    told_leftovers,
+)
+from headgate.errors import CorruptLakeError, NotFoundError, UnsupportedError
+from headgate.log.layout import (
     CHECKPOINTS,
     ENTRIES,
     IDENTITY,
@@ -19,36 +41,16 @@ from headgate.commit.layout import (
     TRACKER,
     RecordLayout,
     announced_txid,
+    attempted_version,
     checkpoint_key,
     checkpoint_version,
     entry_key,
     entry_version,
     outbox_key,
     outbox_version,
+    record_version,
 )
-from headgate.commit.strategy import LAYOUTS
-from headgate.core.fsck.control import (
-    Control,
-    judge_control,
-    judge_entry,
-    judge_missing_entries,
-    judge_outbox,
-    judge_state,
-    named_version,
-    untold_hooks,
-)
-from headgate.core.fsck.kinds import finding
-from headgate.core.fsck.log import (
-    Beginning,
-    Copy,
-    LogJudge,
-    SeenIdentity,
-    SeenVersion,
-    judge_identity,
-    told_leftovers,
-)
-from headgate.core.fsck.sight import Seen, Trouble
-from headgate.errors import CorruptLakeError, NotFoundError, UnsupportedError
+from headgate.log.strategy import LAYOUTS
 from headgate.model.announcement import Announcement
 from headgate.model.control_entry import ControlEntry
 from headgate.model.fsck import Finding
@@ -66,7 +68,7 @@ _STRATEGIES: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class LoggedLake:
-    """What the log tells: where it began, how it was judged, what was found in it and beside it."""
+    """The result of checking the log: its beginning, the judge of its records, and all findings."""
 
     beginning: Beginning
     judge: LogJudge
@@ -76,7 +78,7 @@ class LoggedLake:
 
 @dataclass
 class LogCheck:
-    """One look at the log. `progress` is told how many versions are done, of how many."""
+    """One check of the log. `progress` gets the number of checked versions, and the total."""
 
     sight: Sight
     progress: Callable[[int, int], None]
@@ -85,13 +87,15 @@ class LogCheck:
     entry_count: int = 0
 
     def run(self) -> LoggedLake:
-        """Looks at all of `control/`, and at `headgate.json`. `NotFoundError` if there is nothing."""
-        # Before the log: whatever is derived from a version is there after its record.
+        """Checks all of `control/`, and `headgate.json`. Raises `NotFoundError` if there is nothing."""
+        # Before the log: objects derived from a version are written after its record.
         control, announced = self._control(), self.sight.keys(TIMELINE)
         keys = self.sight.keys(LOG)
         records = _records(keys)
         beginning = self._begin(records, keys)
-        judge = LogJudge(beginning.state, RECORD_ZERO)
+        now = self.sight.driver.host.now()
+        self.findings += judge_creation(beginning.identity, RECORD_ZERO, now)
+        judge = LogJudge(beginning.state, RECORD_ZERO, now)
         self._walk(judge, records, control)
         judge.end()
         self._derived(judge, control, beginning)
@@ -108,7 +112,7 @@ class LogCheck:
         if copy is None and record is None and not keys:
             raise NotFoundError(
                 f"there is no lake at {self.sight.driver.store.describe()}",
-                "check the place, or make a lake there with `headgate init` or Lake.init",
+                "check the location, or create a lake there with `headgate init` or Lake.init",
             )
         first = next(iter(self.sight.get_all(records.get(Version(1), [])[:1])), None)
         return judge_identity(SeenIdentity(IDENTITY, copy, RECORD_ZERO, record, _previous(first)))
@@ -135,7 +139,7 @@ class LogCheck:
     ) -> SeenVersion:
         keys = records.get(version, [])
         if not keys:
-            # It may have been decided after the listing, and another one behind it before.
+            # The listing may lack a record that was decided while it was running, but contain a later one.
             keys = [layout.record_key(version) for layout in (PLAIN, TRACKER)]
         copies = [self._copy(key) for key in keys]
         where = checkpoint_key(version)
@@ -192,7 +196,7 @@ class LogCheck:
             self.findings += judge_state(judge)
 
     def _open_hooks(self, version: Version) -> list[Finding]:
-        """Looks again, in the order that tells: hooks that are done leave the entry before the outbox."""
+        """Reads both again, first the outbox: finished hooks leave the entry before they leave the outbox."""
         told = self.sight.get(outbox_key(version))
         data = self.sight.get(entry_key(version))
         entry = judge_entry(entry_key(version), data, version, None, "").entry
@@ -211,12 +215,12 @@ class LogCheck:
             self.findings += self._announcement(key, named[key], data, judge)
         strays = [key for key in keys if key not in named]
         if strays:
-            told = f"{len(strays)} objects of nobody, such as this one"
+            told = f"{len(strays)} unreferenced objects, such as this one"
             self.findings.append(finding("control-stray", strays[0], told))
 
     def _announcement(self, key: str, txid: TxId, data: Seen, judge: LogJudge) -> list[Finding]:
         if not isinstance(data, bytes):
-            return []  # retired meanwhile, or advice that cannot be had
+            return []  # removed meanwhile, or unreadable advice
         try:
             announcement = Announcement.decode(data, txid, key)
         except UnsupportedError:
@@ -227,12 +231,12 @@ class LogCheck:
             return [finding("announcement-dead", key, f"transaction {txid} was cancelled")]
         if not announcement.is_alive(self.sight.driver.host.now()):
             heard = f"{announcement.heartbeat_at:%Y-%m-%d %H:%M:%S} UTC"
-            return [finding("announcement-dead", key, f"last heard of on {heard}")]
+            return [finding("announcement-dead", key, f"its last heartbeat was at {heard}")]
         return []
 
 
 def _previous(data: Seen) -> str | None:
-    """What record 1 says it follows."""
+    """The digest of the record that record 1 follows."""
     if data is None or isinstance(data, Trouble):
         return None
     try:
@@ -246,34 +250,20 @@ def _by_version(keys: list[str], version_of: Callable[[str], Version | None]) ->
 
 
 def _records(keys: list[str]) -> dict[Version, list[str]]:
-    """The objects that are records, if their version was claimed in that way; without version 0."""
+    """The objects that may be records, by version; without version 0."""
     found: dict[Version, list[str]] = {}
     for key in keys:
-        version = _record_version(key)
+        version = record_version(key)
         if version is not None and version != GENESIS:
             found.setdefault(version, []).append(key)
     return found
 
 
-def _record_version(key: str) -> Version | None:
-    plain = PLAIN.indexed_version(key)
-    if plain is not None:
-        return plain
-    version = _attempted(key)
-    return version if version is not None and key == TRACKER.record_key(version) else None
-
-
-def _attempted(key: str) -> Version | None:
-    """The version that an object of FileTracker is an attempt at."""
-    number = unpadded(key.removeprefix(f"{LOG}commit/").partition("/")[0])
-    return None if number is None or not key.startswith(f"{LOG}commit/") else Version(number)
-
-
 def _is_left(key: str, head: Version) -> bool:
-    """Whether an object of the log belongs to no version: not a record, nor a part of how one was decided."""
-    if _record_version(key) is not None:
+    """Whether an object of the log belongs to no version: not a record, nor part of how one was decided."""
+    if record_version(key) is not None:
         return False
-    version = _attempted(key)
+    version = attempted_version(key)
     if version is not None:
         return version > head or TRACKER.entry(version, key) is None
     marked = TRACKER.indexed_version(key) or _archived(key)

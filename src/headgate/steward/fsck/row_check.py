@@ -1,4 +1,7 @@
-"""Looking into data and delete files: the rows that they have, and the rows that are deleted."""
+"""Checks the content of data and delete files.
+
+Whether every page can be decoded, how many rows there are, and which of them are deleted.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +11,38 @@ from functools import partial
 
 from pyroaring import BitMap64
 
-from headgate.core.fsck.kinds import finding
-from headgate.core.fsck.sight import Trouble, trouble_with
+from headgate.arrow.pages import decoded_rows
+from headgate.core.fsck.kinds import Trouble, finding, trouble_with
 from headgate.core.fsck.tables import SeenDeletes, SeenFile, judge_deletes, judge_rows
-from headgate.iceberg.data_file import Content, DataFile
-from headgate.iceberg.footers import row_count
-from headgate.iceberg.planning import DeleteIndex
-from headgate.iceberg.positions import FILE_PATH_ID, Positions, decode_positions
-from headgate.iceberg.snapshot import LIVE_RECORDS
+from headgate.errors import StorageError
+from headgate.iceberg.format.data_file import Content, DataFile
+from headgate.iceberg.format.positions import FILE_PATH_ID, Positions, decode_positions
+from headgate.iceberg.format.snapshot import LIVE_RECORDS
+from headgate.iceberg.scan.planning import DeleteIndex
 from headgate.model.fsck import Finding
+from headgate.model.limits import POSITIONS_BYTES
 from headgate.steward.fsck.sight import attempt, batches
 from headgate.steward.fsck.table_check import ReadTable, TableCheck
+
+FILES_AT_ONCE = 16
+"""How many files are read at the same time: each can need the memory of a column of a row group."""
 
 
 @dataclass
 class RowCheck:
-    """One look into the files that `tables` found to be there, in their right size."""
+    """One check of the files that `tables` found to exist with the right size."""
 
     tables: TableCheck
     progress: Callable[[int, int], None]
     findings: list[Finding] = field(default_factory=list)
     positions: dict[str, Positions] = field(default_factory=dict)
-    """What the delete files list, by path, as far as they can be read."""
+    """The positions that each readable delete file lists, by path."""
 
     def run(self, newest: Iterable[ReadTable]) -> None:
         broken = {one.where for one in self.tables.findings if one.is_damage}
         sound = {key: file for key, file in self.tables.files.items() if key not in broken}
         done = 0
-        for batch in batches(sound.items()):
+        for batch in batches(sound.items(), FILES_AT_ONCE):
             read = [partial(self._data if file.is_data else self._deletes, key, file) for key, file in batch]
             for found in self.tables.sight.together(read):
                 self.findings += found
@@ -45,13 +52,18 @@ class RowCheck:
             self._table(table)
 
     def _data(self, key: str, file: SeenFile) -> list[Finding]:
-        rows = attempt(partial(row_count, self.tables.sight.driver, key, file.path))
-        if isinstance(rows, Trouble):
-            return [finding("file-unreadable", key, rows.problem)]
+        found = attempt(partial(self._decoded, key, file))
+        return [finding("file-unreadable", key, found.problem)] if isinstance(found, Trouble) else found
+
+    def _decoded(self, key: str, file: SeenFile) -> list[Finding]:
+        try:
+            rows = decoded_rows(self.tables.sight.driver, key, file.path, file.size_bytes)
+        except StorageError as error:  # the file itself may be fine
+            return [trouble_with(key, Trouble(error.problem))]
         return judge_rows(key, file, rows)
 
     def _deletes(self, key: str, file: SeenFile) -> list[Finding]:
-        data = self.tables.sight.get(key)
+        data = self.tables.sight.get(key, POSITIONS_BYTES)
         if isinstance(data, Trouble):
             return [trouble_with(key, data)]
         positions = attempt(partial(decode_positions, data or b"", key))
@@ -61,7 +73,7 @@ class RowCheck:
         return judge_rows(key, file, len(positions))
 
     def _table(self, table: ReadTable) -> None:
-        """The delete files of a table beside its data files, and how many rows are left."""
+        """Checks the delete files of a table against its data files, and the number of live rows."""
         data = {entry.file.path: entry for entry in table.live if entry.file.content is Content.DATA}
         deletes = [entry for entry in table.live if entry.file.content is not Content.DATA]
         rows = {path: entry.file.record_count for path, entry in data.items()}
@@ -91,7 +103,7 @@ class RowCheck:
 def _judge_live(table: ReadTable, said: int, live: int) -> list[Finding]:
     if said == live:
         return []
-    told = f"{table.version.name} has {live:,} live rows, and its snapshot says {said:,}"
+    told = f"{table.version.name} has {live:,} live rows, but its snapshot says {said:,}"
     return [finding("live-rows-differ", table.version.ref.metadata, told)]
 
 

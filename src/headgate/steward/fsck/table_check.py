@@ -1,44 +1,54 @@
-"""Looking at tables: metadata files, manifest lists, manifests, and whether the files they name are there.
+"""Checks tables: metadata files, manifest lists, manifests, and whether the files that they name exist.
 
-Objects that several versions share are read once. What is kept of a manifest is what its files are.
+Reads objects that several versions share only once, and keeps only the files of a manifest in memory.
+
+Also checks what engines find when they open a table by its path: the hint, and the metadata that it names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadataV2
 
-from headgate.core.fsck.kinds import finding
-from headgate.core.fsck.log import TableVersion
-from headgate.core.fsck.sight import Trouble, trouble_with
+from headgate.core.fsck.control import SHOWN
+from headgate.core.fsck.kinds import Trouble, finding, trouble_with
+from headgate.core.fsck.log import LogJudge, TableVersion
 from headgate.core.fsck.tables import (
     Counts,
+    Hint,
     ListedManifest,
     SeenFile,
     SeenManifest,
     SeenMetadata,
     SeenSnapshot,
+    hinted_version,
     judge_file,
+    judge_hint,
     judge_manifest,
     judge_metadata,
     judge_totals,
     judge_twice,
 )
 from headgate.errors import CorruptLakeError
-from headgate.iceberg.avro import check_blocks, decode_manifest, decode_manifest_list
-from headgate.iceberg.data_file import Content, Entry, Manifest, Status
-from headgate.iceberg.metadata import TableMetadata
+from headgate.iceberg.format.avro import check_blocks, decode_manifest, decode_manifest_list
+from headgate.iceberg.format.data_file import Content, Entry, Manifest, Status
+from headgate.iceberg.format.metadata import TableMetadata
+from headgate.log.layout import PLAIN, TRACKER
 from headgate.model.fsck import Finding
+from headgate.model.identifiers import TABLES, Version, key_of
+from headgate.model.json_object import JsonObject
+from headgate.steward.fsck.published import PublishedFile, beyond, by_version, published_in
 from headgate.steward.fsck.sight import Sight, attempt, batches
+from headgate.steward.publishing import hint_key, published_key
 
 
 @dataclass(frozen=True, slots=True)
 class ReadManifest:
-    """A manifest that could be read: what is judged of it, and its live entries."""
+    """A manifest that could be read: the parts that are checked, and its live entries."""
 
     seen: SeenManifest
     live: tuple[Entry, ...]
@@ -46,7 +56,7 @@ class ReadManifest:
 
 @dataclass(frozen=True, slots=True)
 class ReadTable:
-    """A version of a table that could be read as far as its manifests; `whole`: all of them."""
+    """A version of a table that could be read down to its manifests; `whole`: all manifests were read."""
 
     version: TableVersion
     summary: dict[str, str]
@@ -56,14 +66,14 @@ class ReadTable:
 
 @dataclass
 class TableCheck:
-    """One look at the tables of a lake. `sizes` is the listing of `data/`."""
+    """One check of the tables of a lake. `sizes` is the listing of `data/`."""
 
     sight: Sight
     sizes: dict[str, int | None]
     findings: list[Finding] = field(default_factory=list)
     referenced: set[str] = field(default_factory=set)
     files: dict[str, SeenFile] = field(default_factory=dict)
-    """The live files of all versions that were looked at, by key."""
+    """The live files of all checked versions, by key."""
     counted: dict[str, int] = field(default_factory=dict)
     _manifests: dict[str, ReadManifest | None] = field(default_factory=dict)
     _metadata: dict[str, tuple[bytes, TableMetadata] | None] = field(default_factory=dict)
@@ -73,7 +83,7 @@ class TableCheck:
         return self.sight.driver.store.uri()
 
     def run(self, tables: Sequence[TableVersion], progress: Callable[[int, int], None]) -> list[ReadTable]:
-        """Looks at versions of tables, and at the files that they name."""
+        """Checks versions of tables, and the files that they name."""
         read = []
         for number, table in enumerate(tables, start=1):
             read.append(self._table(table))
@@ -82,7 +92,7 @@ class TableCheck:
         return [table for table in read if table is not None]
 
     def look_at_metadata(self, tables: Iterable[TableVersion]) -> None:
-        """Looks at versions of which only the metadata is kept: later files tell their rows."""
+        """Checks versions of which only the metadata is kept, because later files contain their rows."""
         for table in tables:
             self._count("table versions")
             known = self._read_metadata(table.ref.metadata)
@@ -95,8 +105,9 @@ class TableCheck:
         return None if known is None else known[0]
 
     def key(self, uri: str) -> str | None:
-        """The key of an object of this lake; None if it lies elsewhere."""
-        return uri.removeprefix(f"{self.root}/") if uri.startswith(f"{self.root}/") else None
+        """The key of an object of a table; None if it is outside the lake."""
+        key = key_of(uri, self.root)
+        return None if key is None or not key.startswith(TABLES) else key
 
     # --- metadata -----------------------------------------------------------------------------------------
 
@@ -109,7 +120,7 @@ class TableCheck:
         wrong = judge_metadata(table, seen, self.root)
         self.findings += wrong
         if any(one.kind == "metadata-of-another-table" for one in wrong):
-            return None  # what it names belongs to that table, and is looked at there
+            return None  # the objects that it names belong to that table, and are checked there
         if seen.snapshot is None:
             return ReadTable(table, {}, (), whole=True)
         return self._snapshot(table, seen.snapshot)
@@ -199,7 +210,7 @@ class TableCheck:
             listed = self.sizes.get(key)
             if listed is not None:
                 self.findings += judge_file(key, file, listed)
-        # The listing has no sizes, or not this file: then it is asked for before anything is said of it.
+        # If the listing has no sizes, or lacks this file, ask for the file itself before reporting it.
         doubtful = [key for key in self.files if self.sizes.get(key) is None]
         for batch in batches(doubtful):
             sizes = self.sight.together([partial(self.sight.size, key) for key in batch])
@@ -217,14 +228,14 @@ class TableCheck:
             self.findings.append(trouble_with(key, data))
             return None
         if data is None:
-            self.findings.append(finding(missing, key, f"{who}, but it is not there"))
+            self.findings.append(finding(missing, key, f"{who}, but it does not exist"))
         return data
 
     def _inside(self, uri: str, table: TableVersion | None) -> str | None:
         key = self.key(uri)
         if key is None:
             named = "a manifest list" if table is None else f"{table.name} at version {table.version}"
-            told = f"{named} names it, but it does not lie in the lake at {self.root}"
+            told = f"{named} names it, but it is outside the tables of the lake at {self.root}"
             self.findings.append(finding("metadata-of-another-place", uri, told))
         return key
 
@@ -234,7 +245,7 @@ class TableCheck:
 
 def _parsed_metadata(data: bytes, key: str) -> TableMetadata:
     metadata = TableMetadata.decode(data, key)
-    # Our own values look at what they need only; these are the rules of the specification.
+    # Our own classes check only the fields that they need; this checks the rules of the specification.
     TableMetadataV2.model_validate_json(data)
     _seen_metadata(metadata)
     return metadata
@@ -246,7 +257,7 @@ def _seen_metadata(metadata: TableMetadata) -> SeenMetadata:
     if current not in (None, -1):
         snapshots: list[Any] = [s for s in metadata.fields["snapshots"] if s["snapshot-id"] == current]
         if len(snapshots) != 1:
-            raise CorruptLakeError(f"its current snapshot {current} is there {len(snapshots)} times")
+            raise CorruptLakeError(f"its current snapshot {current} occurs {len(snapshots)} times")
         raw = snapshots[0]
         summary = {str(name): str(value) for name, value in raw.get("summary", {}).items()}
         snapshot = SeenSnapshot(current, raw["sequence-number"], str(raw["manifest-list"]), summary)
@@ -285,3 +296,89 @@ def _line(manifest: Manifest) -> ListedManifest:
         manifest.deleted_rows,
     )
     return ListedManifest(manifest.path, manifest.length, manifest.content is Content.DATA, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCheck:
+    """One check of the published metadata of tables."""
+
+    sight: Sight
+    tables: TableCheck
+    judge: LogJudge
+
+    def run(self, newest: Sequence[TableVersion]) -> list[Finding]:
+        at_place = self._by_place()
+        found = [one for table in newest for one in self._table(table, at_place.get(table.ref.location, {}))]
+        return [*found, *self._beyond()]
+
+    def _beyond(self) -> list[Finding]:
+        """Published metadata of versions that the tables do not have: the log had them once."""
+        head = self.judge.head
+        if not self.judge.certain:
+            return []  # a lost record may have changed the table
+        wrong: dict[str, list[PublishedFile]] = {}
+        for file in sorted(beyond(published_in(self.tables.sizes), self.judge.state), key=by_version):
+            # Others may have been committed and published since the log was listed.
+            if file.version <= head or not self._is_decided(file.version.number):
+                wrong.setdefault(file.location, []).append(file)
+        return [
+            finding("published-beyond", files[0].key, _told_beyond(files, head)) for files in wrong.values()
+        ]
+
+    def _by_place(self) -> Mapping[str, dict[int, TableVersion]]:
+        """The versions of tables by directory: another table may use the directory of a dropped one."""
+        found: dict[str, dict[int, TableVersion]] = {}
+        for versions in self.judge.tables.values():
+            for table in versions:
+                if not table.dropped:
+                    found.setdefault(table.ref.location, {})[table.version.number] = table
+        return found
+
+    def _table(self, table: TableVersion, versions: Mapping[int, TableVersion]) -> list[Finding]:
+        key = hint_key(table.ref.location)
+        data = self.sight.get(key)
+        if isinstance(data, Trouble):
+            return [trouble_with(key, data)]
+        number = None if data is None else hinted_version(data)
+        if number is not None and number > self.judge.head.number and self._is_decided(number):
+            return []  # committed and published since the log was listed
+        known = frozenset(versions)
+        if not self.judge.complete and number is not None:
+            known |= {number}  # its record may be the lost one
+        found = judge_hint(Hint(key, table.version.number, known), data, self.judge.head.number)
+        wrong = any(one.is_damage for one in found)
+        if number in versions and number is not None and not wrong:
+            found = [*found, *self._published(versions[number], is_named=True)]
+        if number != table.version.number and self.judge.complete:
+            # The newest, too: it differs if it is of a version that was lost.
+            found = [*found, *self._published(table, is_named=False)]
+        return found
+
+    def _published(self, table: TableVersion, is_named: bool) -> list[Finding]:
+        key = published_key(table.ref.location, table.version)
+        data = self.sight.get(key)
+        if isinstance(data, Trouble):
+            return [trouble_with(key, data)]
+        if data is None:
+            told = "the hint names it, but it does not exist"
+            return [finding("published-missing", key, told)] if is_named else []
+        original = self.tables.metadata_bytes(table.ref.metadata)
+        if original is None or original == data or _same(original, data):
+            return []
+        return [finding("published-differs", key, f"it differs from {table.ref.metadata}")]
+
+    def _is_decided(self, number: int) -> bool:
+        keys = [layout.record_key(Version(number)) for layout in (PLAIN, TRACKER)]
+        return any(isinstance(data, bytes) for data in self.sight.get_all(keys))
+
+
+def _told_beyond(files: Sequence[PublishedFile], head: Version) -> str:
+    versions = ", ".join(str(file.version) for file in files[:SHOWN])
+    more = "" if len(files) <= SHOWN else f" and {len(files) - SHOWN} more"
+    return f"versions {versions}{more} were published, but the log, which ends at {head}, does not have them"
+
+
+def _same(one: bytes, other: bytes) -> bool:
+    """Whether two files have the same content, regardless of formatting."""
+    read = [attempt(partial(JsonObject.parse, data, "")) for data in (one, other)]
+    return not any(isinstance(value, Trouble) for value in read) and read[0] == read[1]

@@ -1,1 +1,1 @@
-"""Actions that run after a commit, and who runs them."""
+"""Actions that run after a commit, and the code that runs them."""

@@ -1,7 +1,7 @@
-"""Which hooks run around this code, so that no hook is asked for by a commit that it makes itself.
+"""Which hooks run around this code, so that a commit that a hook makes does not trigger that hook again.
 
-Without this a hook that commits to its own lake would never come to an end. What is known of a process goes
-with the threads and programs that actions start.
+Without this, a hook that commits to its own lake would run for ever. The information is passed on to the
+threads and programs that actions start.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 VARIABLE = "HEADGATE_INSIDE_HOOKS"
-"""Of the environment: the hooks around a program that a hook started, as `<lake id>/<name>`, with commas."""
+"""The environment variable with the hooks around a program that a hook started: `<lake id>/<name>,…`."""
 
 _AROUND: ContextVar[frozenset[str]] = ContextVar("headgate-hooks", default=frozenset())
 
 
 @contextmanager
 def running(lake_id: str, name: str) -> Iterator[None]:
-    """The block is the work of a hook."""
+    """Marks the block as the work of a hook."""
     token = _AROUND.set(_around() | {f"{lake_id}/{name}"})
     try:
         yield
@@ -28,8 +28,13 @@ def running(lake_id: str, name: str) -> Iterator[None]:
 
 
 def is_running(lake_id: str, name: str) -> bool:
-    """Whether this code is part of what that hook does."""
+    """Whether this code runs inside that hook."""
     return f"{lake_id}/{name}" in _around()
+
+
+def is_inside(lake_id: str) -> bool:
+    """Whether this code runs inside any hook of a lake."""
+    return any(hook.startswith(f"{lake_id}/") for hook in _around())
 
 
 def environment() -> dict[str, str]:

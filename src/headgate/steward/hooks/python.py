@@ -14,10 +14,10 @@ from headgate.steward.hooks.deadline import checked_seconds, within
 
 @dataclass(frozen=True, slots=True)
 class Python:
-    """Calls `function` with the `CommitEvent`, in a thread of its own; what it raises is the failure.
+    """Calls `function` with the `CommitEvent`, in a thread of its own. The hook fails if the function raises.
 
-    One that has not returned after `timeout_seconds` is given up. Its thread cannot be stopped: it may still
-    be at work while the hook is tried again.
+    The hook also fails if the function has not returned after `timeout_seconds`. Its thread cannot be
+    stopped: it may still be running while the hook is retried.
     """
 
     function: Callable[[CommitEvent], object]
@@ -27,11 +27,12 @@ class Python:
         checked_seconds(self.timeout_seconds)
         if not callable(self.function):
             raise InvalidInputError(
-                f"a {type(self.function).__name__} cannot be called", "give a function that takes the event"
+                f"function must be callable, but is a {type(self.function).__name__}",
+                "give a function that takes the event",
             )
         if inspect.iscoroutinefunction(self.function):
             raise InvalidInputError(
-                f"{_name(self.function)} is asynchronous, and would not be waited for",
+                f"{_name(self.function)} is asynchronous, and the hook would not wait for it",
                 "give a plain function, which may call asyncio.run",
             )
 
@@ -43,7 +44,7 @@ class Python:
 
 
 def _name(function: Callable[[CommitEvent], object]) -> str:
-    # Of an object that can be called, its type: how it shows itself may tell what it holds.
+    # For a callable object, the name of its type: its repr may reveal what it contains.
     named = function if hasattr(function, "__qualname__") else type(function)
     module = getattr(named, "__module__", None)
     return named.__qualname__ if module is None else f"{module}.{named.__qualname__}"

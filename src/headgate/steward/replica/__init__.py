@@ -1,1 +1,1 @@
-"""Replicas: the same lake at another place, which follows it version by version."""
+"""Replicas: copies of a lake at another location that follow it version by version."""

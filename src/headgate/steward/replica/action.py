@@ -5,24 +5,23 @@ from __future__ import annotations
 import os
 import threading
 
-from headgate.commit.driver import Driver
-from headgate.core.secrets import clean_text
+from headgate.core.input.secrets import clean_text
 from headgate.errors import HeadgateError, InvalidInputError
-from headgate.forks import renew_after_fork
-from headgate.host import SYSTEM, Host
+from headgate.log.driver import Driver
 from headgate.model.commit_event import CommitEvent
-from headgate.opening import opened_store
+from headgate.spark.store.open import opened_store
 from headgate.steward.replica.replication import Replicator
-from headgate.steward.replica.target import opened_steward
+from headgate.steward.replica.target import open_steward
 from headgate.storage.capabilities import Store
 from headgate.storage.location import Options
+from headgate.system.host import SYSTEM, Host, renew_after_fork
 
 
 class Replicate:
-    """Replicates the lake of the commit to `target`, up to its newest version; makes the replica if need be.
+    """Replicates the lake of the commit to `target`, up to its newest version. Creates the replica if needed.
 
-    `options` are those of the target's storage. The source is where the event says that the lake is, with
-    credentials from the environment, unless `source` and `source_options` say otherwise. Both are kept open
+    `options` are the options of the storage of the target. The source is opened at the location in the event,
+    with credentials from the environment, unless you give `source` and `source_options`. Both lakes stay open
     from one commit to the next.
     """
 
@@ -48,26 +47,26 @@ class Replicate:
         self._replicator = None
 
     def run(self, event: CommitEvent) -> None:
-        # One at a time: whoever waits finds that its version was copied on the way.
+        # One at a time: a thread that waited finds its version already copied.
         with self._lock:
             try:
-                self._opened(event).run()
+                self._open_replicator(event).run()
             except HeadgateError:
-                # What was opened may be what fails; the next try begins anew.
+                # The open lake itself may be what fails; the next try opens it again.
                 self._replicator = None
                 raise
 
     def describe(self) -> str:
         return f"replicate to {clean_text(self._target.describe())}"
 
-    def _opened(self, event: CommitEvent) -> Replicator:
+    def _open_replicator(self, event: CommitEvent) -> Replicator:
         if self._replicator is not None and self._replicator[0] == event.lake_id:
             return self._replicator[1]
         store = opened_store(self._source or event.place, self._source_options)
-        source = opened_steward(Driver(store, self._host))
+        source = open_steward(Driver(store, self._host))
         if source.log.identity.lake_id != event.lake_id:
             raise InvalidInputError(
-                f"the commit is of the lake {event.lake_id}, but at {store.describe()} is "
+                f"the commit belongs to the lake {event.lake_id}, but the lake at {store.describe()} is "
                 f"{source.log.identity.lake_id}",
                 "check the source of the hook",
             )

@@ -1,32 +1,35 @@
-"""Copying what one version added to one table: data files as they are, metadata for the new root.
+"""Copies what one version added to one table: data files unchanged, metadata rewritten for the new root.
 
-Everything is written under names that nobody sees before the record of the version is there. Idempotent: what
-a replication that died has left is written again with the same bytes.
+All files have names that no reader uses before the record of the version exists. Idempotent: the leftovers of
+a replication that died are overwritten with the same bytes.
+
+The source may have deleted files of expired versions, but nothing that its newest version needs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from headgate.commit.driver import Driver
 from headgate.errors import CorruptLakeError
-from headgate.iceberg.avro import decode_manifest, decode_manifest_list
-from headgate.iceberg.data_file import Content, DataFile, Entry, Manifest, Status
-from headgate.iceberg.directories import Role, role_of
-from headgate.iceberg.loader import TableLoader
-from headgate.iceberg.metadata import TableMetadata
-from headgate.iceberg.relocation import FileSizes, Relocation
+from headgate.iceberg.format.avro import decode_manifest, decode_manifest_list
+from headgate.iceberg.format.data_file import Content, DataFile, Entry, Manifest, Status
+from headgate.iceberg.format.directories import Role, role_of
+from headgate.iceberg.format.loader import TableLoader
+from headgate.iceberg.format.metadata import TableMetadata
+from headgate.iceberg.format.relocation import FileSizes, Relocation
+from headgate.log.driver import Driver
 from headgate.model.footprint import below_table
+from headgate.model.limits import POSITIONS_BYTES
+from headgate.model.state import LakeState
 from headgate.model.table import TableCommit, TableRef
-from headgate.steward.replica.expired import Expired
 
 FILES_AT_ONCE = 16
 BYTES_AT_ONCE = 256 << 20
-"""How much of data files is held in memory at once; a larger file is copied by itself."""
+"""How many bytes of data files are in memory at once; a larger file is copied by itself."""
 WORTH_A_LISTING = 4
-"""With more files than this, a version that may be half copied is looked at first."""
+"""With more files than this, the target is checked first for files that were already copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class _Snapshot:
 class TableCopy:
     """Copies tables from the lake of `source` to that of `target`. `expired` decides what may be missing.
 
-    `resumes`: the version may have been begun before; what is there already is not copied again.
+    `resumes`: an earlier replication may have copied a part of the version; existing files are not copied
+    again.
     """
 
     source: TableLoader
@@ -72,10 +76,10 @@ class TableCopy:
     _sizes: dict[str, FileSizes] = field(default_factory=dict)
 
     def copy(self, commit: TableCommit, before: TableRef | None) -> Copied:
-        """Copies what a commit added to a table, which was `before` in the version before.
+        """Copies what a commit added to a table; `before` is the table at the version before.
 
-        If that is not there, because the source had lost it before it was copied, all that the table consists
-        of is copied.
+        If `before` is not in the replica, because the source had already expired it, copies all files of the
+        table.
         """
         key = commit.table.metadata
         metadata = self.source.find_metadata(key)
@@ -87,7 +91,7 @@ class TableCopy:
         if metadata.snapshot is not None and (commit.snapshot_id is not None or known is None):
             snapshot = self._copy_snapshot(commit, metadata, known)
             if snapshot.manifests is None:
-                # The files of a later version tell its rows, if it is kept: then this is all that is needed.
+                # If the version is kept, files of a later version contain its rows: nothing else is needed.
                 self._driver.put(key, moved.data)
                 return snapshot.copied
         copied = snapshot.copied + self._copy_statistics(metadata, known)
@@ -97,7 +101,7 @@ class TableCopy:
         return copied
 
     def _known(self, before: TableRef) -> TableMetadata | None:
-        """The table in the replica, if its snapshot is there to build upon."""
+        """The table in the replica, if its snapshot exists there."""
         metadata = self.target.find_metadata(before.metadata)
         if metadata is None:
             return None
@@ -114,10 +118,10 @@ class TableCopy:
     def _copy_snapshot(
         self, commit: TableCommit, metadata: TableMetadata, known: TableMetadata | None
     ) -> _Snapshot:
-        """Copies the snapshot of a table, but for what `known`, the table in the replica, has of it."""
+        """Copies the snapshot of a table, except the parts that `known`, the table in the replica, has."""
         there = {} if known is None else {m.path: m for m in self.target.manifests(known)}
         path = _list_of(metadata)
-        data = self._fetched(metadata.uuid, path)
+        data = self._fetch(metadata.uuid, path)
         if data is None:
             return _Snapshot()
         listed = decode_manifest_list(data, path)
@@ -129,24 +133,24 @@ class TableCopy:
         lengths = {uri: manifest.length for uri, manifest in there.items()} | self._write_manifests(read)
         uris = [self.move.uri(manifest.path) for manifest in listed]
         if not set(uris) <= set(lengths):
-            return _Snapshot(copied)  # a manifest is expired, and nobody can read the snapshot any more
+            return _Snapshot(copied)  # a manifest has expired, so the snapshot can no longer be read
         self._driver.put(self.source.key(path), self.move.manifest_list(data, path, lengths))
         pairs = zip(listed, uris, strict=True)
         return _Snapshot(copied, tuple(replace(m, path=uri, length=lengths[uri]) for m, uri in pairs))
 
     def _copy_statistics(self, metadata: TableMetadata, known: TableMetadata | None) -> Copied:
-        """Copies files of statistics that the table has and had not; only other engines write such."""
+        """Copies new statistics files of the table, which only other engines write."""
         before = set() if known is None else set(map(self.target.key, _statistics(known)))
         copied = Copied()
         for uri in _statistics(metadata):
-            data = None if self.source.key(uri) in before else self._fetched(metadata.uuid, uri)
+            data = None if self.source.key(uri) in before else self._fetch(metadata.uuid, uri)
             if data is not None:
                 self._driver.put(self.source.key(uri), data)
                 copied += Copied(1, len(data))
         return copied
 
     def _read(self, uuid: str, manifests: Sequence[Manifest]) -> list[_Read]:
-        fetched = self._driver.host.together([partial(self._fetched, uuid, m.path) for m in manifests])
+        fetched = self._driver.host.together([partial(self._fetch, uuid, m.path) for m in manifests])
         return [
             _Read(manifest, data, tuple(decode_manifest(data, manifest)))
             for manifest, data in zip(manifests, fetched, strict=True)
@@ -156,7 +160,7 @@ class TableCopy:
     # --- data files -----------------------------------------------------------------------------------------
 
     def _copy_files(self, commit: TableCommit, read: Sequence[_Read], *, whole: bool) -> Copied:
-        """Copies the files that a version added, or with `whole` all that the table has."""
+        """Copies the files that a version added, or with `whole` all files of the table."""
         entries = [entry for one in read for entry in one.entries if entry.status is not Status.DELETED]
         own = [entry.file for entry in entries if whole or _is_new(entry, commit)]
         files = [*own, *self._beside(commit, own)]
@@ -172,7 +176,7 @@ class TableCopy:
         is_data = file.content is Content.DATA
         if is_data and key in present:
             return Copied()
-        data = self._fetched(uuid, file.path)
+        data = self._fetch(uuid, file.path, None if is_data else POSITIONS_BYTES)
         if data is None:
             self._sizes[self.move.uri(file.path)] = FileSizes(file.size_bytes, file.metrics.sizes)
             return Copied()
@@ -182,7 +186,7 @@ class TableCopy:
         return Copied(1, len(data))
 
     def _beside(self, commit: TableCommit, added: Sequence[DataFile]) -> list[DataFile]:
-        """Position files that are not in the table: they tell which rows copy-on-write has changed."""
+        """Position files outside the manifests, which list the rows that copy-on-write changed."""
         footprint, location = commit.footprint, commit.table.location
         if footprint is None:
             return []
@@ -196,7 +200,7 @@ class TableCopy:
         ]
 
     def _listed_positions(self, commit: TableCommit, added: Sequence[DataFile]) -> Iterator[str]:
-        """Likewise, if there were too many for the record: they are in the directory of the transaction."""
+        """The same, if there were too many for the record: they are in the directory of the transaction."""
         names = {below_table(file.path).split("/")[1] for file in added}
         for name in sorted(names):
             for key in self.source.driver.keys(f"{commit.table.location}/data/{name}/"):
@@ -204,7 +208,7 @@ class TableCopy:
                     yield key
 
     def _present(self, commit: TableCommit, files: Sequence[DataFile]) -> frozenset[str]:
-        """The keys of data files that an earlier try has copied. Objects appear whole or not at all."""
+        """The keys of data files that an earlier attempt has copied. Objects appear whole or not at all."""
         if not self.resumes or len(files) <= WORTH_A_LISTING:
             return frozenset()
         names = {below_table(file.path).split("/")[1] for file in files}
@@ -216,7 +220,7 @@ class TableCopy:
     # --- manifests ------------------------------------------------------------------------------------------
 
     def _know_sizes(self, read: Sequence[_Read], there: Mapping[str, Manifest]) -> None:
-        """Finds the sizes in the replica of delete files that were there before and are listed anew."""
+        """Finds the sizes of existing delete files in the replica that the new manifests list again."""
         lists_older = any(
             self.move.uri(entry.file.path) not in self._sizes
             for one in read
@@ -241,10 +245,11 @@ class TableCopy:
         self._driver.put(self.source.key(path), data)
         return self.move.uri(path), len(data)
 
-    def _fetched(self, uuid: str, uri: str) -> bytes | None:
-        """An object of the source; None if it may be missing."""
+    def _fetch(self, uuid: str, uri: str, at_most_bytes: int | None = None) -> bytes | None:
+        """An object of the source; None if it is missing and may be."""
         key = self.source.key(uri)
-        data = self.source.driver.get(key)
+        driver = self.source.driver
+        data = driver.get(key) if at_most_bytes is None else driver.get_short(key, at_most_bytes)
         if data is None:
             self.expired.allow(uuid, key)
         return data
@@ -278,3 +283,49 @@ def _batches(files: Sequence[DataFile]) -> Iterator[list[DataFile]]:
         held += file.size_bytes
     if batch:
         yield batch
+
+
+class Expired:
+    """Decides whether an object may be missing at the source, and remembers the missing ones."""
+
+    def __init__(self, source: TableLoader, newest: LakeState, refresh: Callable[[], LakeState]) -> None:
+        self._source = source
+        self._newest = newest
+        self._refresh = refresh
+        self._needed: dict[str, frozenset[str]] = {}
+        self.keys: list[str] = []
+
+    def allow(self, uuid: str, key: str) -> None:
+        """Remembers a missing object of a table. Raises `CorruptLakeError` if the newest version needs it."""
+        if self._is_needed(uuid, key):
+            raise CorruptLakeError(
+                f"version {self._newest.version} needs {self._source.uri(key)}, which is missing",
+                "restore it from a backup, or from another replica",
+            )
+        self.keys.append(key)
+
+    def _is_needed(self, uuid: str, key: str) -> bool:
+        if uuid not in self._needed:
+            self._needed[uuid] = frozenset(self._keys_of(uuid))
+        if key not in self._needed[uuid]:
+            return False
+        now = self._refresh()
+        if self._newest.version.number > now.retention.until:
+            return True
+        # The version that was newest may have expired meanwhile: check the version that is newest now.
+        self._newest, self._needed = now, {}
+        return self._is_needed(uuid, key)
+
+    def _keys_of(self, uuid: str) -> set[str]:
+        """The keys of all objects of a table in the newest version."""
+        ref = next((ref for ref in self._newest.tables.values() if ref.uuid == uuid), None)
+        metadata = None if ref is None else self._source.find_metadata(ref.metadata)
+        if ref is None:
+            return set()
+        if metadata is None or metadata.snapshot is None:
+            return {ref.metadata}
+        manifests = self._source.manifests(metadata)
+        paths = {str(metadata.snapshot["manifest-list"]), *(manifest.path for manifest in manifests)}
+        for entries in self._source.entries(manifests):
+            paths.update(entry.file.path for entry in entries if entry.status is not Status.DELETED)
+        return {ref.metadata, *map(self._source.key, paths)}

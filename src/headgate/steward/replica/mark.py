@@ -1,16 +1,17 @@
-"""The mark of a replica on storage: who may follow, and who must not commit."""
+"""The mark of a replica on storage: it allows replication, and forbids commits."""
 
 from __future__ import annotations
 
-from headgate.commit.checkpoints import Checkpoints
-from headgate.commit.driver import Driver
-from headgate.commit.layout import REPLICA
 from headgate.errors import InvalidInputError, UnsupportedError
+from headgate.log.checkpoints import Checkpoints
+from headgate.log.driver import Driver
+from headgate.log.layout import REPLICA
 from headgate.model.replica import ReplicaMark
+from headgate.model.state import LakeState
 
 
 def read_mark(driver: Driver) -> ReplicaMark | None:
-    """The mark of the lake at this place; None if it is no replica."""
+    """The mark of the lake at this location; None if it is not a replica."""
     data = driver.get(REPLICA)
     return None if data is None else ReplicaMark.decode(data, f"{driver.store.describe()}/{REPLICA}")
 
@@ -19,36 +20,41 @@ def write_mark(driver: Driver, mark: ReplicaMark) -> None:
     driver.put(REPLICA, mark.encode())
 
 
-def refuse_replica(checkpoints: Checkpoints) -> None:
-    """Raises `UnsupportedError` if the lake is a replica: what was committed there would end its following.
+def refuse_replica(checkpoints: Checkpoints, state: LakeState) -> None:
+    """Raises `UnsupportedError` if the lake is a replica: after a commit it could not follow its source.
 
-    Costs nothing unless opening the lake has said that it may be one, and one GET then. If that advice was
-    lost it notices nothing; the next replication does.
+    `state` is the state on which the next commit is based. Costs nothing unless it `may_be_replica`; then it
+    costs one GET. If the advice was lost, and no replica was ever adopted, a replica goes unnoticed here; the
+    next replication detects it.
     """
-    if not checkpoints.replica:
+    # An adoption marks the replica before its fence is decided there. So a writer whose state contains the
+    # fence finds the mark. A writer without the fence can only win a version below the fence; then the
+    # adoption is rejected, and the replica stays promoted.
+    if not checkpoints.may_be_replica(state):
         return
     driver = checkpoints.log.driver
     mark = read_mark(driver)
     if mark is None:
-        checkpoints.replica = False  # promoted since
+        checkpoints.replica = False  # promoted meanwhile, or the source of an adopted replica
+        checkpoints.looked_at = state.fence
         return
     raise UnsupportedError(
-        f"{driver.store.describe()} is a replica of {mark.source}, and takes no commits of its own",
-        "commit to the source; or, if the source is gone or given up, promote the replica: Lake.promote() or "
+        f"{driver.store.describe()} is a replica of {mark.source}, and does not accept commits",
+        "commit to the source; or, if you no longer use the source, promote the replica: Lake.promote() or "
         "headgate replicate REPLICA --promote",
     )
 
 
 def promote(checkpoints: Checkpoints) -> ReplicaMark:
-    """Makes a replica a lake of its own: removes its mark. Returns what it said.
+    """Turns a replica into an independent lake: removes its mark, and returns it.
 
-    The mark goes first: then nobody replicates to it any more. Whoever dies before the advice is written
-    leaves a lake whose handles each look once for a mark.
+    The mark goes first: from then on no process replicates to it. If this process dies before it writes the
+    advice, each handle of the lake checks once for a mark.
     """
     driver = checkpoints.log.driver
     mark = read_mark(driver)
     if mark is None:
-        raise InvalidInputError(f"{driver.store.describe()} is not a replica", "nothing to do")
+        raise InvalidInputError(f"{driver.store.describe()} is not a replica", "there is nothing to promote")
     driver.delete(REPLICA)
     checkpoints.note_replica(False)
     return mark

@@ -1,8 +1,8 @@
-"""Replication: a replica follows its source, version by version, and is a whole lake at every moment.
+"""Replication: a replica follows its source version by version, and is a complete lake at any time.
 
-Of each version, the files come first, then the record, then what is due after a commit. So whoever dies
-inside leaves a replica at the version before or after, and the next one goes on from there. Any number of
-replications may run at once: they write the same bytes.
+For each version, replication copies the files first, then the record, and then does the work after a commit.
+If the process dies in between, the replica is at the version before or after, and the next replication
+continues from there. Any number of replications may run at once, because they write the same bytes.
 """
 
 from __future__ import annotations
@@ -10,74 +10,88 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headgate.commit.driver import Driver
-from headgate.commit.outcome import Committed, Lost, Unknown
-from headgate.commit.strategy import copying_strategy
-from headgate.core.chain import follow
+from headgate.core.history.fold import follow
 from headgate.errors import StorageError
-from headgate.iceberg.relocation import Relocation
+from headgate.iceberg.format.relocation import Relocation
+from headgate.log.driver import Driver
+from headgate.log.machine import Committed, Lost, Unknown
+from headgate.log.strategy import copying_strategy
 from headgate.model.identifiers import GENESIS
 from headgate.model.record import Record
 from headgate.model.replica import ReplicaReport
 from headgate.model.state import LakeState
 from headgate.model.table import TableAction
-from headgate.steward.replica.copying import Copied, TableCopy
-from headgate.steward.replica.divergence import diverged, refuse_divergence
-from headgate.steward.replica.expired import Expired
+from headgate.steward.follow_up import Steward
+from headgate.steward.replica.copying import Copied, Expired, TableCopy
+from headgate.steward.replica.mark import promote, read_mark
 from headgate.steward.replica.target import (
+    DivergedError,
+    Fence,
+    diverged,
     finish_target,
     make_target,
     open_target,
+    refuse_divergence,
     require_mark,
     require_strategy,
 )
-from headgate.steward.steward import Steward
 
 Progress = Callable[[int, int], None]
-"""Told how many versions are copied, of how many."""
+"""Called with the number of copied versions, and the total."""
 
 
 class Replicator:
-    """Follows one lake at one place. Keeps what it has opened, so that following one commit costs little."""
+    """Keeps one replica up to date. Keeps both lakes open, so that following one commit is cheap."""
 
     def __init__(self, source: Steward, driver: Driver) -> None:
         self._source = source
         self._driver = driver
         self._target: Steward | None = None
 
-    def run(self, progress: Progress = lambda _done, _all: None, *, adopt: bool = False) -> ReplicaReport:
-        """Brings the replica to the newest version of the source; makes it if there is none. Idempotent.
+    def run(self, progress: Progress = lambda _done, _all: None, adopt: Fence | None = None) -> ReplicaReport:
+        """Brings the replica to the newest version of the source; creates it if there is none. Idempotent.
 
-        Refuses, with nothing changed, whatever is not a replica of this lake. If storage fails, the replica
-        stays whole at the version that it had reached, and the source is not touched.
+        Rejects a target that is not a replica of this lake, without changing it. `adopt`, which commits a
+        fence to the source, accepts a promoted replica. If storage fails, the replica stays complete at the
+        version that it has reached.
         """
         try:
             known = self._target is not None
-            target, created = self._opened(adopt)
-            return _Run(self._source, target, progress, known).report(created)
+            target, created = self._open_target(adopt)
+            return self._brought_up(_Run(self._source, target, progress, known), created, adopt)
         except StorageError as error:
             whole = (
                 ""
                 if self._target is None
-                else f"; it stays whole at version {self._target.log.newest.version}"
+                else f"; it stays complete at version {self._target.log.newest.version}"
             )
-            self._target = None  # what was opened may be what fails
+            self._target = None  # the open target itself may be what fails
             told = f"the replica at {self._driver.store.describe()}: {error.problem}{whole}"
             raise type(error)(told, error.next_step) from error
 
-    def _opened(self, adopt: bool) -> tuple[Steward, bool]:
+    def _brought_up(self, run: _Run, created: bool, adopt: Fence | None) -> ReplicaReport:
+        try:
+            return run.report(created)
+        except DivergedError:
+            # A writer committed to the target before the fence was decided there: the target stays an
+            # independent lake, with that commit.
+            if adopt is not None and read_mark(self._driver) is not None:
+                promote(run.target.checkpoints)
+            raise
+
+    def _open_target(self, adopt: Fence | None) -> tuple[Steward, bool]:
         if self._target is not None:
             require_mark(self._source, self._driver)
             return self._target, False
         self._source.checkpoints.refresh()
-        found = open_target(self._source, self._driver, adopt=adopt)
+        found = open_target(self._source, self._driver, adopt)
         self._target = found or make_target(self._source, self._driver)
         return self._target, found is None
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One replication, from a source to a target that is its replica. `known`: not its first one."""
+    """One replication, from a source to a target that is its replica. `known`: not the first one."""
 
     source: Steward
     target: Steward
@@ -85,7 +99,7 @@ class _Run:
     known: bool
 
     def report(self, created: bool) -> ReplicaReport:
-        # In this order: the target is then not ahead, unless it has versions of its own.
+        # In this order, so that the target is not ahead unless it has versions of its own.
         state = self.target.checkpoints.refresh()
         newest = self.source.checkpoints.refresh()
         refuse_divergence(self.source, self.target)
@@ -113,7 +127,7 @@ class _Run:
         )
 
     def _make_up_for(self, state: LakeState) -> None:
-        """Does what a replication that died after the record of the newest version had still to do."""
+        """Finishes the work of a replication that died after it wrote the record of the newest version."""
         version = state.version
         if version != GENESIS and self.target.entries.read(version) is None:
             self.target.after_copy(state, self.target.log.record(version))
@@ -141,7 +155,7 @@ class _Run:
         return copied
 
     def _publish(self, record: Record, data: bytes, state: LakeState) -> None:
-        """Makes the record that of its version in the replica: it is the same there, or never will be."""
+        """Commits the record as its version in the replica, or raises if another record has that version."""
         log = self.target.log
         strategy = copying_strategy(
             state.next_strategy, log.driver, ordered_listing=log.identity.ordered_listing
@@ -155,6 +169,6 @@ class _Run:
                 raise diverged(self.source, self.target, record.version)
             case Unknown(_, _, error):
                 raise StorageError(
-                    f"whether version {record.version} has arrived cannot be told: {error.problem}",
-                    "replicate again: it goes on, whatever happened",
+                    f"cannot determine yet whether version {record.version} was replicated: {error.problem}",
+                    "run the replication again; it continues in either case",
                 ) from error

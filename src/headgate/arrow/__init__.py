@@ -1,0 +1,1 @@
+"""The engine in this process: rows through Arrow, no JVM."""

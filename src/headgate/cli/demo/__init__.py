@@ -1,0 +1,1 @@
+"""The demo: what `headgate demo` and `make demo` show."""

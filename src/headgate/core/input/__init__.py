@@ -1,0 +1,1 @@
+"""What callers give: arguments, names, settings and secrets, checked before anything is done."""

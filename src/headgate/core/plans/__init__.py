@@ -1,0 +1,1 @@
+"""Decisions about what to do, from what was read: recovery, refreshes, hooks, the commit strategy."""

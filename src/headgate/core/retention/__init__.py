@@ -1,0 +1,1 @@
+"""Which versions are kept, and which objects nothing refers to."""

@@ -1,1 +1,0 @@
-"""The demonstration: what `headgate demo` and `make demo` show."""

@@ -1,0 +1,1 @@
+"""The bytes of Iceberg tables: metadata files, snapshots, manifests, delete files, and their locations."""

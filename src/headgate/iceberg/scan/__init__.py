@@ -1,0 +1,1 @@
+"""Which files a read or a change needs, and the interface of the engines."""

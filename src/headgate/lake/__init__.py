@@ -1,0 +1,1 @@
+"""The public objects: lakes, their tables, views and history."""

@@ -1,0 +1,1 @@
+"""Services that look after a lake: compaction, clustering, expire, vacuum."""

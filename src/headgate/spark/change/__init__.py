@@ -1,0 +1,1 @@
+"""Row-level changes and rewrites of files with Spark."""

@@ -1,0 +1,1 @@
+"""Reads tables, files, changed rows and the log as DataFrames."""

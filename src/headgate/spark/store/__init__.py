@@ -1,0 +1,1 @@
+"""A store on Spark's Hadoop client, for HDFS and other Hadoop file systems."""

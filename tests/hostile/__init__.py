@@ -1,0 +1,1 @@
+"""Lakes that somebody made to harm whoever opens them."""
