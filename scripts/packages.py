@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).parent.parent
 PACKAGE = REPOSITORY / "src" / "headgate"
@@ -39,12 +40,16 @@ STYLE = """\
 """
 
 
+def contracts() -> list[dict[str, Any]]:
+    """The import contracts of the project."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    listed: list[dict[str, Any]] = project["tool"]["importlinter"]["contracts"]
+    return listed
+
+
 def layers() -> list[list[str]]:
     """The packages of each layer, top to bottom, as the import contract has them."""
-    contracts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["importlinter"][
-        "contracts"
-    ]
-    listed = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    listed = next(contract["layers"] for contract in contracts() if contract["type"] == "layers")
     return [re.findall(r"\w+", layer) for layer in listed]
 
 

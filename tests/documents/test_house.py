@@ -8,7 +8,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from scripts.packages import PACKAGE, PICTURE, layers, picture
+import pytest
+from scripts.packages import PACKAGE, PICTURE, contracts, layers, picture
 
 from tests.documents.page import REPOSITORY
 
@@ -29,6 +30,21 @@ def test_every_package_and_module_of_the_root_is_in_one_layer() -> None:
     listed = [name for layer in layers() for name in layer]
     assert sorted(listed) == sorted(there - BESIDE_ALL - {"__init__"})
     assert len(layers()) <= MOST_LAYERS
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "allowed"), [("pyspark", {"spark", *BESIDE_ALL}), ("headgate.testing", BESIDE_ALL)]
+)
+def test_no_package_is_forgotten_where_one_may_import_what_others_may_not(
+    forbidden: str, allowed: set[str]
+) -> None:
+    bound = {
+        name.removeprefix("headgate.")
+        for contract in contracts()
+        if forbidden in contract.get("forbidden_modules", ())
+        for name in contract["source_modules"]
+    }
+    assert bound == {name for layer in layers() for name in layer} - allowed
 
 
 def test_the_root_of_the_package_is_small() -> None:
