@@ -75,7 +75,7 @@ class Sampler:
 
 def _waits(frame: FrameType) -> bool:
     return Path(frame.f_code.co_filename).name in WAITING or (
-        frame.f_code.co_name in WAITING_IN and frame.f_code.co_filename.endswith("headgate/host.py")
+        frame.f_code.co_name in WAITING_IN and frame.f_code.co_filename.endswith("headgate/system/host.py")
     )
 
 

@@ -16,6 +16,7 @@ from benchmarks.harness.sampling import Sampler
 from benchmarks.harness.system import System
 from benchmarks.harness.workload import Size, Step, Workload
 
+from headgate.system.host import SYSTEM
 from tests.servers.maven import Artifact
 
 
@@ -167,3 +168,10 @@ def test_a_profile_sees_the_work_of_other_threads() -> None:
         done.wait()
     assert "spin_in_a_thread" in sampler.report()
     assert Sampler().report() == "nothing was seen at work"
+
+
+def test_a_profile_leaves_out_threads_that_wait() -> None:
+    sampler = Sampler()
+    with sampler.watching():
+        SYSTEM.sleep(0.1)
+    assert "system/host.py:sleep" not in sampler.own
