@@ -32,8 +32,12 @@ def _tree(kind: type[HeadgateError], depth: int) -> Iterator[tuple[type[Headgate
             yield from _tree(child, depth + 1)
 
 
+def _article(name: str) -> str:
+    return "an" if name[0] in "AEIOU" else "a"
+
+
 def _section(kind: type[HeadgateError], depth: int) -> str:
-    is_a = "" if depth == 1 else f", is a `{kind.__bases__[0].__name__}`"
+    is_a = "" if depth == 1 else f", is {_article(kind.__bases__[0].__name__)} `{kind.__bases__[0].__name__}`"
     facts = f"`kind` {code(kind.kind)}{is_a}, exit code {exit_code(kind('x'))}"
     step = f"**Next**: {kind.usual_step}." if kind.usual_step else "**Next**: see the error."
     return "\n\n".join((f"## {kind.__name__}", facts, inspect.getdoc(kind) or "", step))

@@ -93,7 +93,8 @@ RECORD = Format(
         "version": "the version of the commit",
         "txid": "the transaction that committed it",
         "previous": "the digest (`sha256:…`) of the bytes of the record before",
-        "kind": "`commit`, `switch` (changes the strategy), `plan`, `cancel`, `expire`",
+        "kind": "`commit`, `switch` (changes the strategy), `plan`, `cancel`, `expire`, `lost` "
+        "(a repair gave the version up)",
         "started_at": "when the transaction began; UTC, informational",
         "committed_at": "UTC, informational and for `Lake.at(timestamp=…)`; decreases from one version to "
         "the next only if a clock was far ahead (design 0023)",

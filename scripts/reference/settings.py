@@ -11,6 +11,7 @@ from headgate.core.input.settings import DELTAS, FOLLOW_UP, OF_LAKES, OF_TABLES,
 from headgate.core.plans.refresh import REFRESHED_AT, VIEW_SQL
 from headgate.spark.session import DEFAULTS, REQUIRED
 from headgate.steward.hooks.nesting import VARIABLE
+from headgate.storage import mount_roots
 from scripts.reference.markdown import code, page, table
 
 INTRODUCTION = """
@@ -21,24 +22,21 @@ variables that Headgate reads. The values of properties are strings. Set propert
 are not allowed are rejected, either when you set them or when they are used.
 """
 _MODE = "`merge-on-read`, `copy-on-write`"
-_ROWS = "how {} changes rows: marked in delete files, or files rewritten; [row changes](../row-changes.md)"
+_ROWS = "whether {} marks rows in delete files or rewrites their files; [row changes](../row-changes.md)"
 
 MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "conflict.candidates": "how the commits to compare with are collected; the verdicts are the same, "
-        "`start` "
-        "costs one LIST at the beginning",
-        "conflict.early": "before an overwrite writes its rows, it is compared with the newest version and "
-        "with what "
-        "other writers announce, so that a job that cannot succeed ends in seconds",
+        "`start` costs one LIST at the beginning",
+        "conflict.early": "before an operation writes its rows, it is compared with the newest version and with "
+        "what other writers announce, so that a job that cannot succeed ends in seconds",
         FOLLOW_UP.name: "whether a commit returns after its tables are published and its control entry is "
         "written (`inline`), or before, while a thread does this (`background`); "
         "[what follows a commit](../how-a-commit-works.md#what-follows-a-commit)",
         "conflict.compaction": "whether changes to files that are about to be compacted are rejected "
         "(`strict`)",
         "clustering.allow_updates": "whether changes to files that are about to be clustered are rejected, "
-        "or win and "
-        "cancel the clustering",
+        "or win and cancel the clustering",
         "compaction.min_inputs": "the number of small segments from which a window of a path is compacted; "
         "[compaction](../compaction.md)",
         "compaction.delete_share": "the share of deleted rows above which files are rewritten",
@@ -58,9 +56,9 @@ OTHERS_OF_TABLES: tuple[tuple[str, str, str, str], ...] = (
         f"`{Isolation.WRITE_SERIALIZABLE.value}`",
         "what a commit can rely on; [conflicts](../conflicts.md)",
     ),
-    ("write.delete.mode", _MODE, "`merge-on-read`", _ROWS.format("`delete`")),
-    ("write.update.mode", _MODE, "`merge-on-read`", _ROWS.format("`update`")),
-    ("write.merge.mode", _MODE, "`merge-on-read`", _ROWS.format("`merge` and `upsert`")),
+    ("write.delete.mode", _MODE, "`merge-on-read`", _ROWS.format("a `delete`")),
+    ("write.update.mode", _MODE, "`merge-on-read`", _ROWS.format("an `update`")),
+    ("write.merge.mode", _MODE, "`merge-on-read`", _ROWS.format("a `merge` or `upsert`")),
     (
         "write.distribution-mode",
         "`none`, `hash`, `range`",
@@ -95,6 +93,11 @@ ENVIRONMENT: tuple[tuple[str, str], ...] = (
     (
         "HEADGATE_CONFIG",
         "the `headgate.toml` that commands take their hooks from, if `--config` is not given",
+    ),
+    (
+        mount_roots.VARIABLE,
+        "directories that mounts can be read from, separated by `:`; "
+        "[mounts](../views.md#whose-files-a-mount-reads)",
     ),
     ("NO_COLOR, FORCE_COLOR, TERM", "whether terminal output has colours, as usual"),
     ("JAVA_HOME", "the location of Java, for everything that needs Spark"),

@@ -48,6 +48,14 @@ def test_what_the_page_of_settings_says_of_other_names_is_in_the_code() -> None:
     assert len(ENVIRONMENT) == len({row[0] for row in ENVIRONMENT})
 
 
+def test_every_environment_variable_that_a_guide_names_is_in_the_reference() -> None:
+    page = (DIRECTORY / "settings.md").read_text()
+    guides = "\n".join(guide.read_text() for guide in (REPOSITORY / "docs").glob("*.md"))
+    named = set(re.findall(r"\bHEADGATE_[A-Z_]+", guides))
+    assert "HEADGATE_MOUNTS_ALLOW" in named
+    assert [name for name in sorted(named) if name not in page] == []
+
+
 def test_nothing_of_this_machine_is_in_the_reference() -> None:
     for page in DIRECTORY.iterdir():
         text = page.read_text()

@@ -69,9 +69,12 @@ class Quantity:
 
     @property
     def choice(self) -> str:
-        low = f"greater than {self.least:g}" if self.above else f"of at least {self.least:g}"
-        high = "" if self.most == inf else f" and at most {self.most:g}"
+        low = f"greater than {self._shown(self.least)}" if self.above else f"of at least {self._shown(self.least)}"
+        high = "" if self.most == inf else f" and at most {self._shown(self.most)}"
         return f"{'an integer' if self.whole else 'a number'} {low}{high}"
+
+    def _shown(self, bound: float) -> str:
+        return f"{int(bound):,}" if self.whole else f"{bound:g}"
 
     def _number(self, given: str) -> float | None:
         if self.whole and not (given.isascii() and given.isdigit()):
