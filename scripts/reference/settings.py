@@ -28,8 +28,8 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
     {
         "conflict.candidates": "how the commits to compare with are collected; the verdicts are the same, "
         "`start` costs one LIST at the beginning",
-        "conflict.early": "before an operation writes its rows, it is compared with the newest version and with "
-        "what other writers announce, so that a job that cannot succeed ends in seconds",
+        "conflict.early": "before an operation writes its rows, it is compared with the newest version and "
+        "with what other writers announce, so that a job that cannot succeed ends in seconds",
         FOLLOW_UP.name: "whether a commit returns after its tables are published and its control entry is "
         "written (`inline`), or before, while a thread does this (`background`); "
         "[what follows a commit](../how-a-commit-works.md#what-follows-a-commit)",

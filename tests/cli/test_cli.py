@@ -97,7 +97,7 @@ def test_doctor_judges_the_strategies_and_switches(place: Path) -> None:
     ("args", "code", "message"),
     [
         (["show", "{missing}"], 1, "there is no lake at"),
-        (["init", "{lake}"], 1, "there is a lake at"),
+        (["init", "{lake}"], 1, "a lake already exists at"),
         (["init", "{missing}", "--strategy", "psychic"], 2, "choose one of conditional, rename, filetracker"),
         (["init", "{missing}", "--divisor", "1"], 2, "the divisor must be"),
         (["init", "nfs://host/lake"], 1, "the scheme nfs:// is not supported"),

@@ -25,7 +25,7 @@ NOBODY = "0" * 32
 
 CASES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     # Places.
-    ("init lake", 1, ("there is a lake at", "open it, or choose another location")),
+    ("init lake", 1, ("a lake already exists at", "open it, or choose another location")),
     ("init afile", 2, ("afile is a file", "name a directory")),
     ("init afile/below", 1, ("afile/below", "Not a directory", "fix the cause")),
     ("init ''", 2, ("the path of the lake is empty", "name a directory, or a URL")),

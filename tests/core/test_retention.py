@@ -48,7 +48,7 @@ def test_tiers_are_read_from_text() -> None:
         (("all:1",), "is not a tier"),
         (("all:1y",), "is not a tier"),
         (("some:1d",), "is not a tier"),
-        (("all:1d", "0:2d"), "of which every version is a boundary"),
+        (("all:1d", "0:2d"), "but levels count from 1"),
         (("all:1d", "64:2d"), "cannot have the level 64"),
         (("all:1d", "all:2d"), "two tiers, all:1d and all:2d"),
         (("all:1d", "1:1d"), "1:1d keeps nothing that all:1d"),

@@ -98,7 +98,7 @@ def test_a_circle_is_told_as_a_path() -> None:
     objects = views(a="SELECT * FROM v.b", b="SELECT * FROM v.a")
     with pytest.raises(InvalidInputError, match=r"v.a → v.b → v.a"):
         sources_of("v.a", "SELECT * FROM v.b", TABLES, objects)
-    with pytest.raises(InvalidInputError, match=r"circle: v.a → v.b → v.a"):
+    with pytest.raises(InvalidInputError, match=r"these views read each other: v.a → v.b → v.a"):
         sources_of("v.new", "SELECT * FROM v.a", TABLES, objects)
 
 

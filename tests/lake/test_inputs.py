@@ -126,7 +126,7 @@ def test_a_path_of_bytes_is_refused(tmp_path: Path) -> None:
 
 def test_init_refuses_whoever_cannot_be_told_of_the_probe_before_it_makes_a_lake() -> None:
     store = MemoryStore()
-    with pytest.raises(hg.InvalidInputError, match="on_probe is to be called, but is a int"):
+    with pytest.raises(hg.InvalidInputError, match="on_probe must be a function, not a int"):
         hg.Lake.init(store, on_probe=5)  # type: ignore[arg-type]
     assert store.list_page("").keys == ()
 

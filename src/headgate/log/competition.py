@@ -50,5 +50,5 @@ def _kept(driver: Driver, version: Version) -> Bids | None:
         return None if data is None else Bids.decode(data, version, key)
     except CorruptLakeError as error:
         raise CorruptLakeError(
-            error.problem, f"you can delete {key}, which nothing else needs; who competed is then unknown"
+            error.problem, f"you can delete {key}; only the list of writers that competed is lost"
         ) from error

@@ -41,9 +41,9 @@ def refuse_existing(driver: Driver) -> None:
     # are no remains.
     _refuse_identity(driver)
     raise CorruptLakeError(
-        f"{driver.store.describe()}: there is no lake, but there are {len(remains)} objects of the log of "
-        f"one, such as {remains[0]}; nothing was changed",
-        f"bring {IDENTITY} and {TRACKER.record_key(GENESIS)} back from a backup, or choose another location",
+        f"{driver.store.describe()}: there is no lake, but there are {len(remains)} objects of a log, "
+        f"such as {remains[0]}; nothing was changed",
+        f"restore {IDENTITY} and {TRACKER.record_key(GENESIS)} from a backup, or choose another location",
     )
 
 
@@ -112,12 +112,12 @@ def require_decided(driver: Driver, identity: str) -> None:
     if data is None:
         raise CorruptLakeError(
             f"{place}: {IDENTITY} exists, but the record of version 0 ({key}) is gone",
-            "stop writing to this lake; bring its directory control/ back from a backup",
+            "stop writing to this lake; restore control/ from a backup",
         )
     if digest(data) != identity:
         raise CorruptLakeError(
             f"{place}: {IDENTITY} differs from what was committed as version 0 ({key})",
-            f"stop writing to this lake; if {IDENTITY} was edited, make it a copy of that record again",
+            f"stop writing to this lake; if {IDENTITY} was edited, copy that record over it",
         )
 
 
@@ -139,7 +139,7 @@ def copy_identity(driver: Driver, data: bytes) -> None:
 def _already_exists(driver: Driver, data: bytes) -> AlreadyExistsError:
     identity = LakeIdentity.decode(data, IDENTITY)
     return AlreadyExistsError(
-        f"there is a lake at {driver.store.describe()} already "
+        f"a lake already exists at {driver.store.describe()} "
         f"(id {identity.lake_id}, created {identity.created_at:%Y-%m-%d %H:%M} UTC)",
         "open it, or choose another location",
     )

@@ -54,11 +54,11 @@ T = TypeVar("T")
 QUIET_SECONDS = 60.0
 """How long a writer trusts that the newest record that it knows is still there, without a look."""
 REPAIR = (
-    "stop writing to this lake; bring control/log/ back from a backup, or see what `headgate fsck` and "
-    "`headgate fsck --repair` can do"
+    "stop writing to this lake; restore control/log/ from a backup, or run `headgate fsck`, which says "
+    "what is lost, and `headgate fsck --repair`, which rebuilds what it can"
 )
 REOPEN = (
-    "open the lake again: a repair, or a backup that was brought back, has put another transaction there; "
+    "open the lake again: a repair, or restoring a backup, has put another transaction there; "
     "headgate log shows which transactions are in the lake"
 )
 

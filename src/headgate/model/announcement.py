@@ -172,4 +172,4 @@ def _interval(source: JsonObject) -> timedelta:
     try:
         return timedelta(milliseconds=source.number("interval_ms"))
     except OverflowError as error:
-        raise CorruptLakeError(f"{source.origin}: no heartbeat can be that slow") from error
+        raise CorruptLakeError(f"{source.origin}: the interval of the heartbeat is too long") from error

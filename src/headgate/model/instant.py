@@ -15,7 +15,7 @@ class Instant:
 
     | state | |
     |---|---|
-    | `requested` | a plan that, as far as is known, nobody is carrying out |
+    | `requested` | a plan that no known process is carrying out |
     | `inflight` | a transaction that is running, or a plan that a transaction is carrying out |
     | `completed` | a commit, or a plan whose work was committed |
     | `cancelled` | a transaction that can no longer commit, or a plan that was given up |

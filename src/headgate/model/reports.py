@@ -149,10 +149,10 @@ class RecoveryReport:
     """What `Lake.recover` did, up to version `until`.
 
     `looked_from` is the version up to which nothing was missing when it began. `entries` are the versions
-    whose control entries were backfilled. `cancelled_plans` were given up, because nobody was carrying them
-    out; that took a version of its own, `cancelled_by`. `not_published` are tables whose metadata cannot be
-    read, with the reason: `fsck` reports more. `hooks_done` and `hooks_open` name the version and the hook:
-    open ones have failed again, wait for others, or are not registered here.
+    whose control entries were backfilled. `cancelled_plans` were given up, because no process was carrying
+    them out; that took a version of its own, `cancelled_by`. `not_published` are tables whose metadata cannot
+    be read, with the reason: `fsck` reports more. `hooks_done` and `hooks_open` name the version and the
+    hook: open ones have failed again, wait for others, or are not registered here.
     """
 
     looked_from: int

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 class Stage(Enum):
     OPEN = "open"
-    UNSETTLED = "unsettled"
+    UNSETTLED = "unresolved"
     COMMITTED = "committed"
     ABORTED = "aborted"
 

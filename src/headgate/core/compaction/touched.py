@@ -303,7 +303,7 @@ class Mark:
         if source.number("format") != MARK_FORMAT:
             return None
         if source.text("checksum") != _checksum(source):
-            raise CorruptLakeError(f"{origin} does not fit its checksum")
+            raise CorruptLakeError(f"{origin} does not match its checksum")
         windows = dict(map(_window_from_json, source.objects("windows")))
         left, plans = _intents_from_json(source.object("left")), source.text_by_name("plans")
         return cls(source.number("version"), source.text("digest"), windows, left, plans)
@@ -341,7 +341,7 @@ def _checksum(source: JsonObject) -> str:
     try:
         return digest(encode(source.unknown("checksum")))
     except (ValueError, RecursionError) as error:  # numbers that JSON has no text for
-        raise CorruptLakeError(f"{source.origin} cannot have been written so: {error}") from error
+        raise CorruptLakeError(f"Headgate cannot have written {source.origin}: {error}") from error
 
 
 def _window_to_json(window: Window, found: Intents) -> dict[str, Json]:
@@ -356,7 +356,7 @@ def _window_to_json(window: Window, found: Intents) -> dict[str, Json]:
 def _window_from_json(source: JsonObject) -> tuple[Window, Intents]:
     first, last, level = (source.number(name) for name in ("first", "last", "level"))
     if not 0 < first <= last:
-        raise CorruptLakeError(f"{source.origin}: {first} to {last} are no versions")
+        raise CorruptLakeError(f"{source.origin}: {first} to {last} are not versions")
     return Window(first, last, level), _intents_from_json(source)
 
 

@@ -290,5 +290,5 @@ def check_callable(name: str, given: object) -> None:
     """Refuses what is to be told something later and cannot be called; None is nobody."""
     if given is not None and not callable(given):
         raise InvalidInputError(
-            f"{name} is to be called, but is a {type(given).__name__}", "give a function, or leave it out"
+            f"{name} must be a function, not a {type(given).__name__}", "give a function, or leave it out"
         )

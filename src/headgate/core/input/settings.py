@@ -69,7 +69,11 @@ class Quantity:
 
     @property
     def choice(self) -> str:
-        low = f"greater than {self._shown(self.least)}" if self.above else f"of at least {self._shown(self.least)}"
+        low = (
+            f"greater than {self._shown(self.least)}"
+            if self.above
+            else f"of at least {self._shown(self.least)}"
+        )
         high = "" if self.most == inf else f" and at most {self._shown(self.most)}"
         return f"{'an integer' if self.whole else 'a number'} {low}{high}"
 

@@ -82,7 +82,7 @@ def _tier(text: str) -> Tier:
     level, forever, count, unit = found.groups()
     if level == "0":
         raise InvalidInputError(
-            f"{text!r} has the level 0, of which every version is a boundary",
+            f"{text!r} has the level 0, but levels count from 1",
             "write all:… to keep every version",
         )
     age = None if forever else _age(int(count), unit, text)
@@ -129,7 +129,7 @@ def _refuse_impossible(tiers: Sequence[Tier]) -> None:
 def _refuse_senseless(tiers: Sequence[Tier]) -> None:
     if not tiers or tiers[0].level:
         raise InvalidInputError(
-            "the policy has no tier for all versions, so readers and writers would lose theirs at once",
+            "the policy has no tier for all versions, so readers and writers could lose the version they use",
             "say how long all versions are kept, such as all:1d",
         )
     for shorter, longer in pairwise(tiers):

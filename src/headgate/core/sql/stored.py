@@ -81,7 +81,7 @@ def require_readable(owner: str, sql: str) -> None:
     if opened > MAX_OPENED and (set(sql) & _HIDING or _depth(sql) > MAX_OPENED):
         raise InvalidInputError(
             f"the query of {owner} has {opened:,} open brackets; the limit is {MAX_OPENED:,}",
-            "split it; more are possible if they are not nested, and without quotes and comments",
+            "split it, or remove its quotes and comments: without them, only the nesting is limited",
         )
 
 

@@ -197,10 +197,10 @@ def require_no_circle(trail: tuple[str, ...]) -> None:
     if trail[-1] in trail[:-1]:
         circle = trail[trail.index(trail[-1]) :]
         raise InvalidInputError(
-            f"views read each other in a circle: {' → '.join(circle)}", "replace one of them, or drop it"
+            f"these views read each other: {' → '.join(circle)}", "replace one of them, or drop it"
         )
     if len(trail) > MAX_DEPTH:
         raise InvalidInputError(
             f"views are nested more than {MAX_DEPTH} deep: {' → '.join((*trail[:3], '…', trail[-1]))}",
-            "let the upper ones read tables",
+            "let some of them read tables instead of views",
         )

@@ -214,7 +214,7 @@ def with_moved(columns: Columns, path: str, position: Position) -> Columns:
 
     schema = _edited(columns.schema, moved)
     if schema == columns.schema:
-        raise InvalidInputError(f"the column {path} is already there", "nothing to do")
+        raise InvalidInputError(f"the column {path} is already in this position", "nothing to do")
     return Columns(schema, columns.last_id)
 
 
@@ -366,7 +366,7 @@ def _beside(schema: Schema, parent: int, parent_path: str, position: Position) -
     name = wanted.removeprefix(f"{parent_path}.") if parent_path else wanted
     if name not in siblings:
         raise InvalidInputError(
-            f"there is no column {wanted!r} next to it", f"choose one of {', '.join(siblings)}"
+            f"there is no column {wanted!r} at this level", f"choose one of {', '.join(siblings)}"
         )
     return siblings[name]
 

@@ -169,7 +169,7 @@ class HadoopStore:
                 if moved is not None:
                     return moved
                 self._files.mkdir(new.getParent(), None, True)
-        raise StorageRefusedError(f"{doing}: its directory keeps being removed")
+        raise StorageRefusedError(f"{doing}: another process keeps removing its directory")
 
     def delete(self, key: str) -> None:
         path = self._path(key)
