@@ -4,74 +4,80 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import date, datetime, timedelta
-from functools import partial
-from itertools import chain, islice
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.conflict.retry import RetryPolicy, checked_policy
 from headgate.core.history.commit_time import ahead_warning
 from headgate.core.history.fold import empty_state
-from headgate.core.history.instants import timeline
-from headgate.core.history.log_entry import INIT, LogEntry, LogQuery, init_entry, log_entry
-from headgate.core.input.arguments import (
-    check_callable,
-    checked_limit,
-    found_tag,
-    require_commit,
-    version_number,
-    whole_number,
-)
+from headgate.core.history.log_entry import LogEntry
+from headgate.core.input.arguments import check_callable, found_tag, texts
 from headgate.core.input.settings import check_follow_up
-from headgate.core.plans.strategy import choose, parse_strategy, require_for_init, verdicts
+from headgate.core.plans.strategy import choose, parse_strategy, verdicts
+from headgate.core.retention.expire_policy import DEFAULT_POLICY, ExpirePolicy
 from headgate.core.sql.query import Travel
-from headgate.errors import (
-    InvalidInputError,
-    StorageError,
-    shown,
-)
-from headgate.lake.administration import LakeAdministration
-from headgate.lake.catalog import LakeObjects, Names, objects_of
-from headgate.lake.lake_view import LakeView, moment
-from headgate.lake.materialized_views import MaterializedViews
+from headgate.errors import InvalidInputError
+from headgate.lake import administration, outcomes
+from headgate.lake.administration import DEAD_AFTER, DEFAULT_AGE
+from headgate.lake.catalog import Names, objects_of
+from headgate.lake.creation import create
+from headgate.lake.fsck import examine
+from headgate.lake.history import History
+from headgate.lake.lake_view import LakeView
+from headgate.lake.materialized_views import MaterializedViews, RefreshResult
 from headgate.log.announcements import DEFAULT_HEARTBEAT, Announcements, check_heartbeat
-from headgate.log.checkpoints import Checkpoints, state_at
-from headgate.log.competition import attempts_at
+from headgate.log.checkpoints import Checkpoints
 from headgate.log.driver import Driver
-from headgate.log.genesis import decide_identity, read_identity, refuse_existing
-from headgate.log.log import CommitLog, time_of_newest, version_at
+from headgate.log.genesis import read_identity
+from headgate.log.log import CommitLog, time_of_newest
 from headgate.log.probe import probe
 from headgate.model.attempts import VersionAttempts
-from headgate.model.identifiers import TxId, is_txid
-from headgate.model.identity import DEFAULT_DIVISOR, LakeIdentity, check_divisor
+from headgate.model.control_entry import ControlEntry
+from headgate.model.fsck import FsckReport
+from headgate.model.identity import DEFAULT_DIVISOR, check_divisor
 from headgate.model.instant import Instant
-from headgate.model.probe import ProbeReport, Promise
-from headgate.model.record import Record
+from headgate.model.metrics import LakeMetrics, Metrics
+from headgate.model.named_object import NamedObject
+from headgate.model.probe import ProbeReport
+from headgate.model.replica import ReplicaMark, ReplicaReport
+from headgate.model.reports import (
+    CompactionProgress,
+    CompactionReport,
+    ExpireReport,
+    RecoveryNeed,
+    RecoveryReport,
+    VacuumReport,
+)
 from headgate.model.state import LakeState
 from headgate.spark.store.open import opened_store
 from headgate.steward.hooks.hook import Hook
 from headgate.steward.hooks.runner import HookRunner
+from headgate.steward.hooks.runs import HooksRun
+from headgate.steward.rebuilding import Rebuilding, RebuildReport
+from headgate.steward.recovery import OpenHook, Recovery
+from headgate.steward.replica.mark import promote, read_mark
 from headgate.storage.capabilities import Store
 from headgate.storage.location import Options
 from headgate.storage.mount_roots import MountRoots
 from headgate.system.host import SYSTEM, Host
 from headgate.transaction.builder import make_envelope
-from headgate.transaction.conflicts import (
-    TransactionConflictError,
-)
 from headgate.transaction.handle import LakeHandle
+from headgate.transaction.named_objects import Catalog, Step
 from headgate.transaction.result import CommitResult, Diagnosis, Resolution
 from headgate.transaction.transaction import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from headgate.core.compaction.outlook import TableOutlook
     from headgate.lake.table import Table
+    from headgate.maintenance.compaction import Looks
+    from headgate.maintenance.expired_files import OnProgress
 
 
-class Lake(LakeAdministration, LakeObjects):
+class Lake(Catalog[CommitResult]):
     """A lake: a directory or prefix that contains one log and its tables.
 
     Threads can share one. Opening a lake is cheap, so each process opens its own.
@@ -92,9 +98,9 @@ class Lake(LakeAdministration, LakeObjects):
         self._handle = LakeHandle(
             log, checkpoints, retry, announcements, runner, mounts, self._lake_at, follow_up
         )
+        self._history = History(self._handle)
         self._names = Names(self._handle)
         self._materialized = MaterializedViews(self)
-        self._mount_roots = mounts
 
     # --- creating and opening ----------------------------------------------------------------------------
 
@@ -130,22 +136,7 @@ class Lake(LakeAdministration, LakeObjects):
         check_follow_up(follow_up)
         policy, mounts = checked_policy(retry, RetryPolicy()), MountRoots.of(allow_mounts)
         driver = Driver(opened_store(place, options), host)
-        envelope = make_envelope(host, args, None, None)
-        # Before the probe writes anything: a lake that exists must not be touched.
-        refuse_existing(driver)
-        report = probe(driver.store, host)
-        if on_probe is not None:
-            on_probe(report)
-        require_for_init(report, driver.store.describe())
-        identity = LakeIdentity(
-            lake_id=host.new_txid().text,
-            divisor=divisor,
-            first_strategy=choose(report, wanted, driver.store.describe()).value,
-            ordered_listing=report.holds(Promise.ORDERED_LISTING),
-            created_at=host.now(),
-            command=envelope.command,
-        )
-        decide_identity(driver, identity)
+        create(driver, wanted, divisor, make_envelope(host, args, None, None).command, on_probe)
         return cls._open(driver, policy, heartbeat, hooks, mounts, follow_up)
 
     @classmethod
@@ -252,7 +243,7 @@ class Lake(LakeAdministration, LakeObjects):
         does not change when others commit. Raises `NotFoundError` if the version or tag does not exist, or
         the lake did not exist at the timestamp.
         """
-        wanted = self._version_at(version, timestamp, tag)
+        wanted = self._history.version_at(version, timestamp, tag)
         state = self._handle.refresh() if wanted is None else self._handle.state_at(wanted)
         return LakeView(
             version=state.version.number,
@@ -292,24 +283,9 @@ class Lake(LakeAdministration, LakeObjects):
         it. With `init=True` or `kind="init"`, the result includes version 0, which created the lake; its
         `txid` is the id of the lake.
         """
-        only_init = kind == INIT
-        query = LogQuery.of(
-            table, None if only_init else kind, user, None if since is None else moment(since)
+        return self._history.log(
+            limit=limit, before=before, table=table, user=user, since=since, kind=kind, init=init
         )
-        checked_limit(limit)
-        below = None if before is None else whole_number("before", before)
-        newest = self._handle.refresh()
-        if below is not None:
-            last = version_number(max(0, min(below - 1, newest.version.number)))
-            newest = state_at(self._handle.checkpoints, newest, last)
-        every = newest.version.number
-        most = every + 1 if limit is None else min(limit, every + 1)
-        count = 0 if only_init else most if query == LogQuery() else every
-        records = self._handle.log.records_down(newest, count)
-        made = init_entry(self._handle.log.identity)
-        is_chosen = (init or only_init) and (below is None or below > 0)
-        first = (made,) if is_chosen and query.chooses_init(made.committed_at, made.user) else ()
-        return tuple(islice(chain(map(log_entry, query.chosen(records)), first), most))
 
     def log_frame(self, spark: SparkSession, **query: Any) -> DataFrame:
         """Returns the entries of `log` as a DataFrame, one row per commit."""
@@ -323,17 +299,7 @@ class Lake(LakeAdministration, LakeObjects):
         Reads the newest `limit` commits (all of them if it is None), or none if you want only what is
         `pending`. Removes announcements that dead transactions left behind.
         """
-        checked_limit(limit)
-        newest = self._handle.refresh()
-        count = (
-            0 if pending else newest.version.number if limit is None else min(limit, newest.version.number)
-        )
-        records = tuple(self._handle.log.records_down(newest, count))
-        plans = self._handle.driver.host.together(
-            [partial(self._handle.log.record, plan.version) for plan in newest.plans.values()]
-        )
-        running = self._handle.announcements.running(is_over=newest.cancelled.__contains__)
-        return timeline(records, plans, running, newest, self._handle.driver.host.now())
+        return self._history.timeline(limit, pending=pending)
 
     def attempts(self, version: int) -> VersionAttempts:
         """The writers that competed for a version, and the outcome of each claim.
@@ -342,10 +308,7 @@ class Lake(LakeAdministration, LakeObjects):
         operations, the records of the next 256 versions list the versions that their writers lost; a writer
         that gave up left no trace. Raises `InvalidInputError` if the version is not committed.
         """
-        wanted = version_number(version)
-        newest = self._handle.refresh()
-        require_commit(newest, wanted)
-        return attempts_at(self._handle.log, self._handle.checkpoints, newest, wanted)
+        return self._history.attempts(version)
 
     def doctor(self) -> Diagnosis:
         """Tests the storage again, and reports for each commit strategy whether it is safe there."""
@@ -443,7 +406,7 @@ class Lake(LakeAdministration, LakeObjects):
             return self.at(found_tag(base, travel.tag).number)
         if travel.timestamp is None:
             return self.at(travel.version)
-        named = self._version_at(None, travel.timestamp, None)
+        named = self._history.version_at(None, travel.timestamp, None)
         assert named is not None, travel
         return self.at(min(named, base.version.number))
 
@@ -482,33 +445,7 @@ class Lake(LakeAdministration, LakeObjects):
         Searches the log from the newest version down, and raises `InvalidInputError` if the transaction was
         already committed, completed or cancelled.
         """
-        wanted, newest = _txid(txid), self._handle.refresh()
-        if wanted not in newest.plans:
-            self._refuse_ended(wanted, newest)
-        result = self._handle.run(args, lambda tx: tx.cancel(wanted), newest)
-        try:
-            self._handle.announcements.retire(wanted)
-        except StorageError as error:
-            left = f"removing the announcement: {error.problem}"
-            return replace(result, postponed=(*result.postponed, left))
-        return result
-
-    def _refuse_ended(self, txid: TxId, newest: LakeState) -> None:
-        committed = self._committed(txid, newest)
-        if committed is not None:
-            raise InvalidInputError(
-                f"{txid} was committed as version {committed.version} and has nothing pending",
-                "you can undo a commit only by committing another change",
-            )
-        if txid in newest.cancelled:
-            raise InvalidInputError(
-                f"{txid} was cancelled by version {newest.cancelled[txid]}", "nothing to do"
-            )
-
-    def _committed(self, txid: TxId, newest: LakeState) -> Record | None:
-        """The record of a transaction, if it is in the log."""
-        records = self._handle.log.records_down(newest, newest.version.number)
-        return next((record for record in records if record.txid == txid), None)
+        return outcomes.cancel(self._handle, txid, args)
 
     def resolve(self, txid: str) -> Resolution:
         """Resolves the unknown outcome of a transaction whose writer got no answer, or died.
@@ -517,44 +454,242 @@ class Lake(LakeAdministration, LakeObjects):
         Otherwise this commits a record that cancels it, so that it can never commit, even if its writer is
         still running.
         """
-        wanted, newest = _txid(txid), self._handle.refresh()
-        # Search the whole log: a wrong answer would be final.
-        found = self._committed(wanted, newest)
-        if found is not None:
-            return Resolution(txid, found.version.number)
-        if wanted in newest.cancelled:
-            return Resolution(txid, None)
-        try:
-            done = self._handle.run((), lambda tx: tx.cancel(wanted), newest)
-        except TransactionConflictError as error:
-            committed = [c.other for c in error.conflicts if c.other.txid.text == txid]
-            if not committed:
-                raise
-            return Resolution(txid, committed[0].version.number)
-        return Resolution(txid, None, done.version, done.hook_failures)
+        return outcomes.resolve(self._handle, txid)
 
-    def _version_at(
-        self, version: int | None, timestamp: str | date | datetime | None, tag: str | None
-    ) -> int | None:
-        """The version that the caller gave in one of three ways; None if the caller gave none."""
-        if sum(given is not None for given in (version, timestamp, tag)) > 1:
-            given = {"version": version, "timestamp": timestamp, "tag": tag}
-            names = " and ".join(name for name, value in given.items() if value is not None)
-            raise InvalidInputError(
-                f"{names} each name a version", "give only one of version, timestamp and tag"
-            )
-        if timestamp is not None:
-            return version_at(self._handle.log, self._handle.refresh(), moment(timestamp)).number
-        if tag is not None:
-            return found_tag(self._handle.refresh(), tag).number
-        return version
+    # --- views and mounts ----------------------------------------------------------------------------
+
+    def objects(self, *, version: int | None = None) -> Mapping[str, NamedObject]:
+        """The views and mounts by name, at the newest version or at `version`."""
+        return objects_of(self._handle.refresh() if version is None else self._handle.state_at(version))
+
+    def create_materialized_view(
+        self,
+        spark: SparkSession,
+        name: str,
+        sql: str,
+        *,
+        partition_by: Sequence[str] = (),
+        sort_by: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> Table:
+        """Creates a table with the result of a query. `refresh` brings it up to date.
+
+        The query reads one version of the lake, and the table stores which one. Other engines read the table
+        like any other. The SQL is checked in the same way as that of a view, and by Spark.
+        """
+        given = {} if properties is None else properties
+        return self._materialized.create(spark, name, sql, partition_by, sort_by, given)
+
+    def refresh(self, spark: SparkSession, name: str) -> RefreshResult:
+        """Updates a materialized view to the result of its query at the newest version.
+
+        Runs in one transaction, which is retried after a conflict. If the query works row by row on one
+        table, and rows were only added to that table, the refresh adds the new rows. Otherwise it rewrites
+        all rows. If nothing has changed, no version is created. If two processes refresh at the same time,
+        each row is still added once, and a refresh that dies leaves nothing behind. A refresh reads the
+        records since the last one.
+        """
+        return self._materialized.refresh(spark, name)
+
+    def _define(self, step: Step, *description: str) -> CommitResult:
+        lake = self._handle
+        return lake.run(description, lambda tx: tx._define(step, *description), lake.refresh())
+
+    # --- hooks and recovery --------------------------------------------------------------------------
+
+    @property
+    def hooks(self) -> tuple[Hook, ...]:
+        """The hooks that run after commits of this handle, in the order in which they run."""
+        return self._handle.steward.hooks.runner.hooks
+
+    def add_hook(self, hook: Hook) -> None:
+        """Registers a hook. It runs after each later commit of this handle that it applies to.
+
+        Raises `InvalidInputError` if the name is already registered, or if hooks would wait for each other.
+        """
+        self._handle.steward.register(hook)
+
+    def run_hooks(self, *, retry: bool = False) -> HooksRun:
+        """Runs pending hooks of earlier versions that are registered here; with `retry`, failed ones too.
+
+        `recover` runs the hooks of writers that died.
+        """
+        return Recovery(self._handle.idle_steward()).run_open_hooks(retry=retry)
+
+    def skip_hooks(self, name: str) -> tuple[int, ...]:
+        """Skips a hook for every version for which it is not done, and returns these versions.
+
+        Use this for a hook that you no longer need. Otherwise it stays open until somebody runs it. Hooks
+        after it stop waiting for it. Hooks of writers that died are included only after a call of `recover`.
+        """
+        (checked,) = texts("hook names", (name,))
+        return Recovery(self._handle.idle_steward()).skip_hooks(checked)
+
+    def open_hooks(self) -> tuple[OpenHook, ...]:
+        """All writers' hooks that are not done, or were undone, oldest version first. Changes nothing."""
+        return Recovery(self._handle.idle_steward()).open_hooks()
+
+    def control(self, version: int) -> ControlEntry | None:
+        """The control entry of a version, with its hooks and timings; None if there is none."""
+        return self._handle.idle_steward().entries.read(self._handle.state_at(version).version)
+
+    def recover(self, *, patience: timedelta = DEAD_AFTER) -> RecoveryReport:
+        """Completes the work that dead writers left undone, and reports it. Idempotent.
+
+        The cost depends on the versions since the last recovery. Cancels abandoned plans that are older than
+        `patience`. Runs pending hooks that are registered here.
+        """
+        return administration.recover(self._handle, patience)
+
+    def recovery_needed(self, *, patience: timedelta = DEAD_AFTER) -> RecoveryNeed:
+        """Reports what `recover` would do, without doing it.
+
+        Costs three reads and three listings, however long the log is, and one read for each pending plan and
+        each version with open hooks. If there are plans, it also reads the running transactions. A writer
+        that is still running may be about to do the missing work itself.
+        """
+        return administration.recovery_needed(self._handle, patience)
+
+    def rebuild_control(self, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:
+        """Rebuilds control entries, the outbox, checkpoints and published metadata from the log.
+
+        Removes control entries, outbox objects and checkpoints that belong to no version.
+        Reads the whole log. `progress` receives the number of versions done and the total.
+        """
+        check_callable("progress", progress)
+        return Rebuilding(self._handle.idle_steward(), progress or (lambda _done, _all: None)).run()
+
+    def fsck(
+        self,
+        *,
+        all_versions: bool = False,
+        deep: bool = False,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> FsckReport:
+        """Checks for damage, and changes nothing. For a lake that does not open, use `headgate.fsck`."""
+        check_callable("progress", progress)
+        return examine(self._handle.driver, all_versions, deep, progress)
+
+    # --- measurements --------------------------------------------------------------------------------
+
+    def metrics(self) -> Metrics:
+        """Counts for this handle since it was opened: commits, conflicts, hooks, requests and bytes."""
+        return self._handle.idle_steward().ledger.metrics(self._handle.driver.meter.counts())
+
+    def measure(self, *, versions: int | None = 1000) -> LakeMetrics:
+        """The size of the lake, its history and its tables, and the activity in its newest versions.
+
+        Lists all objects of the lake, and reads the metadata of each table and the control entries of the
+        newest `versions` (all of them if it is None). Rows and bytes of tables are those of the newest
+        version.
+        """
+        return administration.measure(self._handle, versions)
+
+    # --- replicas ------------------------------------------------------------------------------------
+
+    def replicate(
+        self,
+        target: str | os.PathLike[str] | Store,
+        *,
+        options: Options | None = None,
+        adopt: bool = False,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ReplicaReport:
+        """Updates the replica of this lake at `target` to the newest version, or creates it.
+
+        You can interrupt it and run it again. If the location contains anything other than a replica of this
+        lake, this raises `AlreadyExistsError` and changes nothing. `adopt` also accepts a replica that was
+        promoted and has no versions of its own. It commits a version to this lake, after which processes
+        that still have the promoted lake open can no longer commit to it. `progress` receives the number of
+        versions copied and the total.
+        """
+        return administration.replicate(self._handle, target, options, adopt=adopt, progress=progress)
+
+    @property
+    def replica_of(self) -> ReplicaMark | None:
+        """The lake that this one is a replica of; None if it is not a replica. Reads the storage."""
+        return read_mark(self._handle.driver)
+
+    def promote(self) -> ReplicaMark:
+        """Turns a replica into an independent lake, which accepts commits and is no longer replicated to."""
+        return promote(self._handle.checkpoints)
+
+    # --- compaction and retention --------------------------------------------------------------------
+
+    def compact(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        table: str | None = None,
+        progress: Callable[[CompactionProgress], None] | None = None,
+        patience: timedelta | None = None,
+    ) -> CompactionReport:
+        """Merges small files and applies row deletes where a table is ready for it; in all tables or in one.
+
+        docs/compaction.md explains which files are ready. Uses Spark if a session is given or active,
+        otherwise Arrow in this process. Other writers can keep running; their row changes are rebased onto
+        the new files. Several compactions can run at the same time and share the work. They take over the
+        work of one that died once it is older than `patience` (2 minutes by default). `progress` is called
+        for each group of files that was written. An interrupted compaction keeps only the work that it has
+        completed.
+        """
+        from headgate.maintenance.compaction import TAKE_OVER_AFTER, Compactor  # loads pyiceberg
+
+        compactor = Compactor(
+            self._handle,
+            self._looks,
+            spark,
+            progress or (lambda _: None),
+            TAKE_OVER_AFTER if patience is None else patience,
+        )
+        return compactor.run(table)
+
+    def compaction_outlook(self, table: str | None = None) -> tuple[TableOutlook, ...]:
+        """For each table, the segments of each path by level, and those ready to compact. Changes nothing."""
+        from headgate.maintenance.compaction import Compactor
+
+        return Compactor(self._handle).outlook(table)
+
+    @cached_property
+    def _looks(self) -> Looks:
+        from headgate.maintenance.compaction import Looks
+
+        return Looks()
+
+    def expire(
+        self,
+        policy: ExpirePolicy | Sequence[str] = DEFAULT_POLICY,
+        *,
+        dry_run: bool = False,
+        progress: OnProgress | None = None,
+    ) -> ExpireReport:
+        """Expires versions that a policy does not keep, and deletes the files that only they needed.
+
+        A policy is a list of tiers: `["all:1d", "1:30d", "2:forever"]` keeps all versions for a day,
+        boundaries of level 1 for 30 days, and boundaries of level 2 forever. Headgate also keeps the newest
+        version, tagged versions, and everything that pending plans, running transactions and materialized
+        views still need. A kept version returns the same rows as before. Reading an expired one raises
+        `NotFoundError`. You can repeat the call, and several processes can run it at the same time; the next
+        call finishes one that died. With `dry_run`, it changes nothing.
+        """
+        return administration.expire(self._handle, policy, dry_run=dry_run, progress=progress)
+
+    def vacuum(
+        self,
+        *,
+        older_than: timedelta | str = DEFAULT_AGE,
+        dry_run: bool = False,
+        progress: OnProgress | None = None,
+    ) -> VacuumReport:
+        """Deletes files of transactions that never committed, and files left by lost attempts and crashes.
+
+        Deletes only in the directories of tables, and nothing that a kept version needs. If a transaction
+        left files but is not in the log, this first commits a record that cancels it, so that the
+        transaction cannot commit later. `older_than` (a timedelta, or a string such as `1d`) protects
+        running transactions. You can repeat the call. With `dry_run`, it changes nothing.
+        """
+        return administration.vacuum(self._handle, older_than, dry_run=dry_run, progress=progress)
 
 
 def _tags(state: LakeState) -> Mapping[str, int]:
     return MappingProxyType({name: version.number for name, version in sorted(state.tags.items())})
-
-
-def _txid(text: str) -> TxId:
-    if not isinstance(text, str) or not is_txid(text):
-        raise InvalidInputError(f"{shown(text)} is not a transaction id", "take it from the error or the log")
-    return TxId(text)

@@ -496,7 +496,7 @@ class Table(Evolvable[CommitResult]):
         tag: str | None = None,
     ) -> TableView | Mounted | Viewed:
         """The table, view or mount with this name, for reading."""
-        asked = self._lake._version_at(version, timestamp, tag)
+        asked = self._lake._history.version_at(version, timestamp, tag)
         wanted = self._version if asked is None else asked
         found = self._lake._names.find(self.name, wanted)
         if isinstance(found, TableRef):

@@ -165,8 +165,9 @@ def make_envelope(
 class NotedChanges(Catalog[None]):
     """The methods with which a caller adds changes to a transaction before the commit."""
 
-    _log: CommitLog
-    _work: Work
+    def __init__(self, work: Work, log: CommitLog) -> None:
+        self._work = work
+        self._log = log
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Sets lake properties. They are stored forever as they are, so names of secrets are rejected."""

@@ -89,6 +89,11 @@ class LakeHandle:
             self._loader = TableLoader(self.driver, self.log.companion("tables", TableMemory))
         return self._loader
 
+    def idle_steward(self) -> Steward:
+        """The steward, once nothing is left to do after the commits of this process."""
+        self.steward.backlog.drain()
+        return self.steward
+
     # --- reading ------------------------------------------------------------------------------------------
 
     def refresh(self) -> LakeState:

@@ -15,7 +15,6 @@ from headgate.core.sql.view_rules import checked_sql, sources_of
 from headgate.errors import InvalidInputError, NotFoundError
 from headgate.model.named_object import Definition, NamedObject, View
 from headgate.model.table import TableName
-from headgate.storage.mount_roots import MountRoots
 from headgate.transaction.changes import ObjectChange
 
 if TYPE_CHECKING:
@@ -33,8 +32,6 @@ class Catalog(ABC, Generic[R]):
     Each method changes only the log. Views and mounts are versioned like tables, so you can read them at
     earlier versions.
     """
-
-    _mount_roots: MountRoots
 
     @abstractmethod
     def _define(self, step: Step, *description: str) -> R:
@@ -87,7 +84,7 @@ class Catalog(ABC, Generic[R]):
             given = {} if options is None else options
             mount = csv_mount(name, directory, schema, given, tx.driver.store.uri())
             _define(tx, name, mount, replace=replace)
-            self._mount_roots.name(mount.directory)
+            tx.mounts.name(mount.directory)
 
         return self._define(step, "mount_csv", name)
 
@@ -111,7 +108,7 @@ class Catalog(ABC, Generic[R]):
 
             mount = host_mount(name, directory, format, schema, tx.driver.store.uri())
             _define(tx, name, mount, replace=replace)
-            self._mount_roots.name(mount.directory)
+            tx.mounts.name(mount.directory)
 
         return self._define(step, "mount_directory", name)
 

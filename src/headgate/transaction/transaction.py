@@ -99,13 +99,11 @@ class Transaction(NotedChanges):
             isolation=start.isolation,
             may_be_old=start.may_be_old,
         )
-        self._work = Work(txid, base, log.driver, loader, self._others, lake.mounts, lake.lake_at)
-        self._log = log
+        super().__init__(Work(txid, base, log.driver, loader, self._others, lake.mounts, lake.lake_at), log)
         self._host = log.driver.host
         self._envelope = envelope
         self._retry = start.retry
         self._steward = lake.steward
-        self._mount_roots = lake.mounts
         self._clock_warning: str | None = None
         self._offered: _Offer | None = None
         self._committed: Record | None = None
