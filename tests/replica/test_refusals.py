@@ -56,7 +56,7 @@ def test_another_lake() -> None:
 def test_the_log_of_a_lake_without_its_identity() -> None:
     store = MemoryStore("other")
     store.put("control/log/00000000000000000007.json", b"{}")
-    refused(small(), store, CorruptLakeError, "objects of the log")
+    refused(small(), store, CorruptLakeError, "objects of a log")
 
 
 def test_the_same_lake_without_a_mark() -> None:
