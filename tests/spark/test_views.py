@@ -114,7 +114,9 @@ def test_a_circle_that_two_writers_made_is_found_when_it_is_read(lake: hg.Lake, 
     one.commit()
     other.commit()  # they changed different views
     for name in ("v.a", "v.b"):
-        with pytest.raises(hg.InvalidInputError, match=r"read each other: v.. at version 4 → v.. at version 4"):
+        with pytest.raises(
+            hg.InvalidInputError, match=r"read each other: v.. at version 4 → v.. at version 4"
+        ):
             lake.table(name).read(spark)
     lake.create_view("v.a", "SELECT 2 AS id", replace=True)
     assert ids(lake.table("v.b").read(spark)) == [2]

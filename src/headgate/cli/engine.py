@@ -61,7 +61,7 @@ def _own_interrupts() -> Iterator[None]:
     """Restores the Ctrl-C handler after the block, whatever was started in it.
 
     Spark's own handler asks the JVM to cancel its jobs from within the call that was interrupted, which can
-    fail or wait for ever. Stopping the session cancels the jobs too.
+    fail or wait forever. Stopping the session cancels the jobs too.
     """
     before = signal.getsignal(signal.SIGINT)
     try:

@@ -158,7 +158,7 @@ class Announcements:
             try:
                 self._driver.delete(announcement_key(txid))
             except StorageError:
-                return  # we may not have the right to; whoever lists them next tries again
+                return  # we may lack the permission; the next process that lists them tries again
 
 
 def check_heartbeat(interval: timedelta) -> None:

@@ -39,7 +39,7 @@ from headgate.storage.requests import all_keys
 T = TypeVar("T")
 
 TRIES = 5
-"""How often something is looked at anew because an expire came between."""
+"""How often something is read again because an expire came between."""
 
 
 @dataclass
@@ -92,7 +92,7 @@ class Checkpoints:
         return look()
 
     def may_be_replica(self, state: LakeState) -> bool:
-        """Whether the mark of a replica is worth a look before a commit on `state`. Asks for nothing.
+        """Whether to check for the mark of a replica before a commit on `state`. Sends no request.
 
         The advice of opening says so, or `state` has a fence that this handle has not looked behind.
         """
@@ -227,7 +227,7 @@ class Checkpoints:
             self.replica = advice.fields.get("replica") is True
             return advice.version("version")
         except CorruptLakeError:
-            return None  # advice that cannot be read: the listing tells the same
+            return None  # advice that cannot be read: the listing shows the same
 
     def _load(self, version: Version) -> LakeState | None:
         """The state in a checkpoint, or None: it is derived from the records, which are read instead."""

@@ -164,7 +164,7 @@ class CleanUp:
             case Archiving(work, attempts), (Done(),):
                 return self._delete_attempts(work, attempts)
             # Only now the marker: after a crash before this, the next clean-up still finds the version. The
-            # other way round, attempts would stay for ever.
+            # other way round, attempts would stay forever.
             case DeletingAttempts(work), _:
                 return self._delete_marker(work)
             case DeletingMarker(work), _:
@@ -232,7 +232,7 @@ class CleanUp:
         return Ask(DeletingAttempts(work), tuple(map(Delete, attempts)))
 
     def _is_attempt(self, version: Version, key: str) -> bool:
-        # The record stays for ever, not only for readers: a client that was suspended during its claim finds
+        # The record stays forever, not only for readers: a client that was suspended during its claim finds
         # it. Without it, that client would decide the version a second time.
         return not key.startswith(self.layout.hints(version))
 

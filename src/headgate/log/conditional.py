@@ -4,7 +4,7 @@
 2. After a refusal or a lost answer: GET the record. Its bytes say who won.
 3. If there is none: go to 1 with the same bytes, a few times, with pauses.
 
-A crash in 1 leaves the version decided for us, or open; a search for the transaction in the log tells which.
+A crash in 1 leaves the version decided for us, or open; a search for the transaction in the log shows which.
 Nothing else is left: no temporary object, no lock. (On a disk, a half-written file with a hidden name can
 stay, which no listing shows.)
 
@@ -68,8 +68,8 @@ class ConditionalPublish:
         match state, answer:
             case Claiming(), Done():
                 return Finish(Committed())
-            # The storage refused the request itself, such as for want of rights, and changed nothing. That
-            # settles only a first offer: an earlier one without answer may still arrive and win.
+            # The storage refused the request itself, such as for lack of permission, and changed nothing.
+            # That settles only a first offer: an earlier one without answer may still arrive and win.
             case Claiming(doubt=False), Failed(StorageRefusedError() as error):
                 return Finish(Rejected(error))
             # "It exists" does not mean that we lost: the storage client repeats a request that got no answer,

@@ -9,7 +9,7 @@ one version, a client does this:
 3. PUT the commit file: propose a record under the ballot. The record is that of the highest proposal in the
    scan, or the client's own if the scan shows no proposal.
 4. LIST the attempts (second scan), and react as in 2. If no higher ballot is there, the proposed record is
-   decided, for ever.
+   decided, forever.
 5. PUT COMMIT-HINT and the marker in `tracker/`: make the decision visible. Only then return it.
 
 Without rivals: four PUTs and two LISTs in five round trips.
@@ -277,7 +277,7 @@ class FileTrackerPublish:
         if seen.hint:
             return Ask(FetchingHint(attempt), (Get(self.layout.record_key(self.version)),))
         if isinstance(purpose, Yielded):
-            # A new round: the old ballot stays outranked for ever.
+            # A new round: the old ballot stays outranked forever.
             return self.prepare(replace(attempt, round=seen.highest_round + 1))
         # The client with the higher ballot may have made its first scan before our proposal was visible. Then
         # it proposes its own record, and it decides.

@@ -8,7 +8,7 @@
    is still missing, the log has lost its end.
 
 Nothing is written, so a crash leaves nothing. Records are followed, not markers: a marker can be there before
-its record, and a record can be there without a marker for ever, if its writer died between the two.
+its record, and a record can be there without a marker forever, if its writer died between the two.
 
 The first record that is missing is the end of the log, unless something shows otherwise. Two things do:
 
@@ -257,7 +257,7 @@ class FollowLog(Generic[S]):
         if not seen:
             return self._end(course)
         # Versions are decided in order, so whatever shows a later one proves the next one. The marker of the
-        # next one itself does not: record and marker are written at once, so it can be there alone, for ever.
+        # next one itself does not: record and marker are written at once, so it can be there alone, forever.
         proven = any(version > head.next() or entry_version(key) for key, version in seen.items())
         sign = max(seen, key=seen.__getitem__)
         # The record is read after the entries, which are written after it: if an entry is there, the record

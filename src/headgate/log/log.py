@@ -1,17 +1,15 @@
 """The log of a lake: reading it forward from a known state, and back from a known end.
 
 States are values. A transaction follows the log from its own state, whatever other threads do with the same
-log; the log itself only remembers the newest state that anybody has seen, so that a warm handle starts there.
+log. The log itself only remembers the newest state that any thread has seen: a warm handle starts there.
 
-What a process has learnt of one log, and whose turn it is to claim its next version.
+The handles of a process on one lake share a memory of its log (`LogMemory`), and take turns to claim the next
+version. Otherwise they would race each other for versions, and read from storage what another one has just
+written. The memory saves time and decides nothing; other processes have their own.
 
-The handles of a process on one lake share a memory: they would only race each other for versions, and read
-from storage what the other has just written. Nothing but time depends on it; other processes have their own.
-
-Versions by their times: which version a lake was at, and how the next one is dated.
-
-The times of versions (`core.history.commit_time.time_of`) never go back from one to the next, so a version is
-found by halving: some seventeen records are read of a hundred thousand.
+Versions are also found by time, and the next one is dated. The times of versions
+(`core.history.commit_time.time_of`) never go back from one to the next, so bisection finds a version: it
+reads some seventeen records of a hundred thousand.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ from headgate.system.host import renew_after_fork
 T = TypeVar("T")
 
 QUIET_SECONDS = 60.0
-"""How long a writer trusts that the newest record that it knows is still there, without a look."""
+"""How long a writer trusts that the newest record that it knows still exists, without checking."""
 REPAIR = (
     "stop writing to this lake; restore control/log/ from a backup, or run `headgate fsck`, which says "
     "what is lost, and `headgate fsck --repair`, which rebuilds what it can"
@@ -477,7 +475,7 @@ class LogMemory:
         self.turn = threading.RLock()
 
     def heard_since(self, now: float) -> bool:
-        """Whether the log was heard of so lately that a look is not worth its requests."""
+        """Whether this process read or committed a record so recently that it need not check the log."""
         return self.heard_at is not None and now - self.heard_at < QUIET_SECONDS
 
     def doubt(self, error: LostEndError) -> None:

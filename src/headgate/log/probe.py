@@ -2,7 +2,7 @@
 
 Works under `control/probe/<id>/` and removes what it wrote, where it may. A promise whose trial the storage
 refuses, or says it does not know, counts as broken; a trial that ends without an answer is repeated, and if
-it stays so, that is what is reported: one lost answer must not decide how a lake commits for ever.
+it stays so, that is what is reported: one lost answer must not decide forever how a lake commits.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ class RenamePublish:
                 return Finish(Rejected(error))
             case Moving(), Done():
                 return Finish(Committed())
-            # The storage refused the request itself, such as for want of rights: nothing was moved, and no
-            # earlier move is under way. The temporary object stays.
+            # The storage refused the request itself, such as for lack of permission: nothing was moved, and
+            # no earlier move is under way. The temporary object stays.
             case Moving(doubt=False), Failed(StorageRefusedError() as error):
                 return Finish(Rejected(error))
             # "It exists" does not mean that we lost: the storage client repeats a move that got no answer,

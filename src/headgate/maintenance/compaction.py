@@ -110,9 +110,9 @@ class Tally:
 # --- where to look ----------------------------------------------------------------------------------------
 
 MAX_RECORDS = 1000
-"""How many records may be read to pass over tables, however few tables there are."""
+"""How many records may be read in order to skip tables, however few tables there are."""
 REQUESTS_OF_A_LOOK = 3
-"""What a look at a table costs at least: its metadata, a manifest list, a manifest."""
+"""How many requests checking a table costs at least: its metadata, a manifest list, a manifest."""
 
 
 @dataclass
@@ -123,10 +123,10 @@ class Looks:
     stored: Mark | None = None
 
     def look(self, newest: LakeState, log: CommitLog) -> Look:
-        """Where something can be due at the newest version.
+        """Where something can be ready to compact at the newest version.
 
         One GET for the mark, unless this handle has one, and the records since then. If these are more
-        requests than a look at every table takes, every table is looked at.
+        requests than checking every table takes, every table is checked.
         """
         found = None if self.mark is None else _since(self.mark, newest, log)
         return found or self._look_from_storage(newest, log)
@@ -134,16 +134,16 @@ class Looks:
     def _look_from_storage(self, newest: LakeState, log: CommitLog) -> Look:
         mark = _read(log)
         found = None if mark is None else _since(mark, newest, log)
-        # One that is of no use to us is of none to others: it is written anew, whatever version it names.
+        # One that is of no use to us is of none to others: it is rewritten, whatever version it names.
         self.stored = None if found is None else mark
         return found or _since_creation(newest, log) or _everywhere(newest)
 
     def remember(self, mark: Mark, log: CommitLog) -> None:
         """Keeps a mark, and stores it if a window was completed since the stored one. Idempotent.
 
-        So a handle that compacts after every commit writes once for each window, and who comes without memory
-        reads at most a window more. Also stores it if other plans are pending, or something else is left to
-        do: others would look at these tables each time. A late write may set the mark back, which costs
+        So a handle that compacts after every commit writes once for each window, and a process without memory
+        reads at most one window more. Also stores it if other plans are pending, or something else is left to
+        do: others would check these tables each time. A late write may set the mark back, which costs
         reading more records.
         """
         self.mark = mark
@@ -161,7 +161,7 @@ def _read(log: CommitLog) -> Mark | None:
     try:
         return None if data is None else Mark.decode(data, COMPACTED)
     except CorruptLakeError:
-        return None  # as if there was none; it is written anew
+        return None  # as if there were none; it is rewritten
 
 
 def _since(mark: Mark, newest: LakeState, log: CommitLog) -> Look | None:
@@ -175,7 +175,7 @@ def _since(mark: Mark, newest: LakeState, log: CommitLog) -> Look | None:
 
 
 def _since_creation(newest: LakeState, log: CommitLog) -> Look | None:
-    """What the whole log says; None unless reading it takes fewer requests than a look at every table.
+    """What the whole log says; None unless reading it takes fewer requests than checking every table.
 
     No table existed at version 0, so its mark needs no compaction.
     """

@@ -123,7 +123,7 @@ class Backlog:
     def raise_lost(self) -> None:
         """Raises, once, the error that showed that the log had lost its end.
 
-        Nobody may have waited for the commit that found it out, and the next one must not go on.
+        Perhaps no caller waited for the commit that found it out, and the next one must not continue.
         """
         with self._lock:
             lost, self._lost = self._lost, None

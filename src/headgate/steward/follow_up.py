@@ -108,7 +108,7 @@ class Steward:
         """Does the work after `record` was committed; `state` is the lake after it.
 
         Does not raise if a step fails. Raises `LostEndError` if the version turns out to have been committed
-        before; the next commit of this process looks at the log first then.
+        before; the next commit of this process checks the log first then.
         """
         try:
             return self._after_commit(state, record, timings)

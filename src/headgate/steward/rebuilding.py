@@ -81,7 +81,7 @@ class Rebuilding:
         """Rewrites `last.json`, which may name anything; without a boundary it must not exist."""
         checkpoints, driver = self.steward.checkpoints, self.steward.log.driver
         boundary = boundary_at_or_before(newest, self.steward.log.identity.divisor)
-        # It also tells writers that the lake is a replica, to which they must not write.
+        # It also shows writers that the lake is a replica, to which they must not commit.
         checkpoints.replica = checkpoints.replica or driver.get(REPLICA) is not None
         if boundary != GENESIS or checkpoints.replica:
             checkpoints.point_to(boundary)

@@ -349,7 +349,7 @@ class Transaction(NotedChanges):
                 self._work.loader().remember(key, table.metadata, table.manifests, table.entries)
 
     def _prepare(self) -> list[PreparedTable]:
-        """Writes the metadata objects of the changed tables for the next version, which nobody sees yet."""
+        """Writes the metadata objects of the changed tables for the next version. No reader sees them yet."""
         if not self._work.noted.tables:
             return []
         from headgate.transaction.table_metadata import (  # loads pyiceberg, which only tables need

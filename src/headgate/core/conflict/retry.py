@@ -111,7 +111,7 @@ def contended_delay(policy: RetryPolicy, losses: int, chance: float, attempt_sec
 
 
 def silence_seconds(policy: RetryPolicy, losses: int, chance: float, attempt_seconds: float) -> float:
-    """How long nobody must have committed before a waiting writer may assume that the others are gone.
+    """How long there must be no commit before a waiting writer may assume that the others are gone.
 
     Longer than an attempt takes, plus a random part that grows with the number of losses: writers that wait
     in several processes observe the same silence, and would otherwise all begin at once.

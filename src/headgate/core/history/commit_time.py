@@ -1,7 +1,7 @@
 """Which commit time a version has, although no clock is trusted. See docs/design/0023.
 
 Contains the rules for reading the times in a log, and the warnings about them. `log.log` decides how a writer
-dates its own commit, because that requires a look at the log.
+dates its own commit, because that requires reading the log.
 """
 
 from __future__ import annotations

@@ -287,7 +287,7 @@ def found_tag(state: LakeState, name: str) -> Version:
 
 
 def check_callable(name: str, given: object) -> None:
-    """Refuses what is to be told something later and cannot be called; None is nobody."""
+    """Rejects a callback that cannot be called; None means that there is none."""
     if given is not None and not callable(given):
         raise InvalidInputError(
             f"{name} must be a function, not a {type(given).__name__}", "give a function, or leave it out"

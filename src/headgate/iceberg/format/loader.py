@@ -146,7 +146,7 @@ class TableLoader:
         """Reads what table commits, with their versions and transactions, have left of their tables.
 
         Metadata and manifest list are read at the same time, since the names of both follow from the record.
-        What is missing is missed by whoever needs it.
+        An object that is missing raises an error only when it is needed.
         """
         tasks: list[Callable[[], object]] = []
         for commit, version, txid in commits:

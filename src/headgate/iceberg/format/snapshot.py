@@ -420,7 +420,7 @@ def readable_since(
         return version
     emptied = (window for window in map(_window, removed) if not any(o.holds(window) for o in outputs))
     # All rows of such a file were deleted within its window, which was complete: nothing is left of it that
-    # would tell a version inside from what came after.
+    # would distinguish a version inside from later ones.
     ends = (largest_complete_window(window.last, version, divisor).last for window in emptied)
     return max([int(said), *ends])
 
@@ -432,7 +432,7 @@ def _window(entry: Entry) -> Window:
 def _keeps_values(metadata: TableMetadata, snapshot: Mapping[str, Any]) -> bool:
     """Whether files that are written now have every value that they had in the schema of `snapshot`.
 
-    Told of the first snapshot after the change, whatever it does: so later compactions need not ask.
+    Only the first snapshot after the change says so, whatever it does; later compactions need not check.
     """
     known = snapshot.get("schema-id")
     if known == metadata.schema.schema_id:

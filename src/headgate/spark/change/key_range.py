@@ -32,8 +32,8 @@ MAX_KEYS = 100_000
 class HeldKeys:
     """Where rows with the keys of a source can be.
 
-    `unique`: no two source rows have equal keys, and none is null. It is also False if only a look at the
-    rows themselves could tell.
+    `unique`: no two source rows have equal keys, and none is null. It is also False if only reading the
+    rows could show it.
     """
 
     range: KeyRange

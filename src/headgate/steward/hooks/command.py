@@ -47,7 +47,7 @@ class Command:
 
     def run(self, event: CommitEvent) -> None:
         # Files, not pipes: the program need not read its input, and a process that it leaves behind may keep
-        # its output open for ever.
+        # its output open forever.
         with TemporaryFile() as told, TemporaryFile() as said:
             told.write(event.encode() + b"\n")
             told.seek(0)

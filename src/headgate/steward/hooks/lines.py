@@ -78,7 +78,7 @@ def _print(text: str, stream: str) -> None:
 
 def _append(path: Path, data: bytes) -> None:
     try:
-        # Without waiting: a named pipe without a reader would block the commit for ever.
+        # Without waiting: a named pipe without a reader would block the commit forever.
         number = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
         try:
             _append_to(number, data)

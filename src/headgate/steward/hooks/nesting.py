@@ -1,6 +1,6 @@
 """Which hooks run around this code, so that a commit that a hook makes does not trigger that hook again.
 
-Without this, a hook that commits to its own lake would run for ever. The information is passed on to the
+Without this, a hook that commits to its own lake would run forever. The information is passed on to the
 threads and programs that actions start.
 """
 

@@ -27,7 +27,7 @@ class HookTurns:
     """Safe to share between threads.
 
     Uses a plain lock and a queue for each waiting thread, because a Ctrl-C inside a condition variable can
-    leave its lock acquired for ever.
+    leave its lock acquired forever.
     """
 
     def __init__(self) -> None:
