@@ -121,7 +121,7 @@ class Compact:
         # One at a time: a thread that waited finds the work already done.
         with self._lock:
             try:
-                lake = self._opened(event)
+                lake = self._open(event)
                 for table in self._tables or (None,):
                     lake.compact(table=table)
             except HeadgateError:
@@ -132,7 +132,7 @@ class Compact:
     def describe(self) -> str:
         return f"compact {', '.join(self._tables) or 'all tables'}"
 
-    def _opened(self, event: CommitEvent) -> Lake:
+    def _open(self, event: CommitEvent) -> Lake:
         if self._lake is None or self._lake.id != event.lake_id:
             lake = Lake.open(self._place or event.place, options=self._options)
             if lake.id != event.lake_id:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headgate.arrow import file_rows
-from headgate.arrow.pages import decoded_rows
+from headgate.arrow.pages import decode_rows
 from headgate.errors import CorruptLakeError, StorageError
 from headgate.log.driver import Driver
 from headgate.storage.local import LocalStore
@@ -43,7 +43,7 @@ def encoded(**options: Any) -> bytes:
 
 def rows_in(driver: Driver, data: bytes) -> int:
     driver.put(KEY, data)
-    return decoded_rows(driver, KEY, "here", len(data))
+    return decode_rows(driver, KEY, "here", len(data))
 
 
 @pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
@@ -92,7 +92,7 @@ def test_a_footer_that_says_other_rows_is_found(driver: Driver) -> None:
 
 def test_a_missing_file_is_a_failure_of_the_storage(driver: Driver) -> None:
     with pytest.raises(StorageError, match="does not return"):
-        decoded_rows(driver, KEY, "here", 100)
+        decode_rows(driver, KEY, "here", 100)
 
 
 def test_what_is_not_parquet_is_damaged(driver: Driver) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.core.fsck.tables import owner_of
-from headgate.core.retention.unreferenced import Found, Needed, Owners, find_litter
+from headgate.core.retention.unreferenced import Found, Needed, Owners, find_unreferenced
 from headgate.model.identifiers import TxId
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
@@ -192,11 +192,11 @@ def test_litter_of_lost_attempts() -> None:
     other.commit()
     one.commit()
     aging.note()
-    litter = [key for key in objects(aging) if owner_of(key) == TxId(one.txid)]
+    unreferenced = [key for key in objects(aging) if owner_of(key) == TxId(one.txid)]
     report = aging.opened().vacuum(older_than="0s")
     assert report.cancelled == ()
     assert report.objects
-    assert any(key not in objects(aging) for key in litter)
+    assert any(key not in objects(aging) for key in unreferenced)
     aging.require_sound()
     assert aging.unreferenced() == []
 
@@ -317,15 +317,15 @@ def test_who_may_be_at_work_is_spared() -> None:
         Found("data/t/t/metadata/version-hint.text", 1, NOON - 48 * HOUR),
     ]
     needed = Needed({found[6].key}, {"data/t/t": frozenset({7})}, published_above=8)
-    litter = find_litter(found, needed, Owners({DONE}, {GONE}, ()), NOON - DAY)
-    assert sorted(litter.objects) == sorted(
+    unreferenced = find_unreferenced(found, needed, Owners({DONE}, {GONE}, ()), NOON - DAY)
+    assert sorted(unreferenced.objects) == sorted(
         [found[i].key for i in (3, 4, 8, 10, 11, 14, 15)],
     )
-    assert litter.of_dead == {DEAD: {found[0].key: 1}}
-    assert litter.spared == 2 + 1 + 1
-    running = find_litter(found, needed, Owners({DONE}, {GONE}, {DEAD}), NOON - DAY)
+    assert unreferenced.of_dead == {DEAD: {found[0].key: 1}}
+    assert unreferenced.spared == 2 + 1 + 1
+    running = find_unreferenced(found, needed, Owners({DONE}, {GONE}, {DEAD}), NOON - DAY)
     assert running.of_dead == {}
-    assert set(find_litter(found, needed, Owners({DONE}, {GONE}, ()), None).of_dead) == {DEAD, ALIVE}
+    assert set(find_unreferenced(found, needed, Owners({DONE}, {GONE}, ()), None).of_dead) == {DEAD, ALIVE}
 
 
 # --- on disks ----------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from pyspark.sql import functions as sf
 import headgate as hg
 from headgate.model.reports import RowCounts
 from headgate.spark.change import kept_rows
-from headgate.spark.change.kept_rows import FETCHED_BYTES, NOBODY_KNOWS, Kept, is_little, kept
+from headgate.spark.change.kept_rows import FETCHED_BYTES, NOBODY_KNOWS, Kept, is_little, keep
 from headgate.transaction.conflicts import TransactionConflictError
 from tests.spark.test_row_changes import MODES, modes
 
@@ -413,7 +413,7 @@ def test_few_rows_are_written_by_the_driver(lake: hg.Lake, spark: SparkSession) 
     table = lake.create_table("t.m", COLUMNS, properties={"write.parquet.compression-codec": "gzip"})
     source = spark.range(4).selectExpr("id", "'new' AS p", "5 AS v")
     by_driver, by_spark = {("parquet-cpp-arrow", "GZIP")}, {("parquet-mr", "GZIP")}
-    few = kept(source)
+    few = keep(source)
     assert is_little(spark, few), f"{few} with {spark.conf.get('spark.headgate.files', None)}"
     assert writers_of(table, lambda: table.upsert(source, ["id"])) == by_driver
     assert writers_of(table, lambda: table.update({"v": "6"}, "true")) == by_driver
@@ -432,7 +432,7 @@ def test_what_is_much_or_on_disk_or_unknown_is_not_fetched(spark: SparkSession) 
     assert not is_little(spark, Kept(rows, FETCHED_BYTES + 1))
     assert not is_little(spark, Kept(rows, 7, is_on_disk=True))
     assert not is_little(spark, Kept(rows, NOBODY_KNOWS))
-    few = kept(rows)
+    few = keep(rows)
     assert 0 < few.size_bytes < 10_000 and not few.is_on_disk and few.tasks == 1
 
 
@@ -447,7 +447,7 @@ def test_what_spark_has_not_reported_yet_is_waited_for(
         return None if len(looks) == 1 else reported(context, number)
 
     monkeypatch.setattr(kept_rows, "_reported", late)
-    assert is_little(spark, kept(spark.range(3)))
+    assert is_little(spark, keep(spark.range(3)))
     assert len(looks) == 2
 
 

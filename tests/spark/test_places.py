@@ -25,7 +25,7 @@ def test_names_of_files_become_numbers(spark: SparkSession) -> None:
     assert dict(short.rows.dtypes) == {"_file": "bigint", "_pos": "bigint"}
     assert {short.path(row._file) for row in short.rows.collect()} == {f"/{name}" for name in names}
     assert {number for (number,) in short.shown().values()} == {row._file for row in short.rows.collect()}
-    assert set(short.gathered(short.rows).of({0}).by_file) == {f"/{name}" for name in names}
+    assert set(short.gather(short.rows).of({0}).by_file) == {f"/{name}" for name in names}
     with pytest.raises(hg.HeadgateError, match="not asked to read"):
         short.path(7)
 

@@ -84,7 +84,7 @@ def test_located_rows_are_those_of_arrow(odd_lake: hg.Lake, spark: SparkSession,
     # With a condition that only Spark has, and few columns; as positions they name the same rows.
     narrow = Scan(view.loader, files, view.metadata, schema.select("part"), only, "id % 3 = 1").located(spark)
     assert narrow.rows.columns == ["part", "_file", "_pos"]
-    positions = narrow.gathered(narrow.rows).of({0})
+    positions = narrow.gather(narrow.rows).of({0})
     wanted = expected.filter(pa.array([number % 3 == 1 for number in expected["id"].to_pylist()]))
     assert positions == Positions.of_columns(wanted["_file"], wanted["_pos"])
 

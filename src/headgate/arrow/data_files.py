@@ -326,7 +326,7 @@ class RollingFiles:
     def _end(self, partition: Partition) -> None:
         require_partition(partition, self._metadata)
         file = self._open.pop(partition)
-        data = file.encoded()
+        data = file.close()
         spec_id, name = self._metadata.spec.spec_id, self._driver.host.new_txid()
         uri = new_file(self._directory, self._metadata, spec_id, partition, name)
         self._driver.put(uri.removeprefix(self._driver.store.uri() + "/"), data)
@@ -362,7 +362,7 @@ class _OpenFile:
         if self._waiting_bytes >= ROW_GROUP_BYTES and not self._sorted:
             self._encode()
 
-    def encoded(self) -> bytes:
+    def close(self) -> bytes:
         """The whole file."""
         if self._waiting:
             self._encode()

@@ -69,7 +69,7 @@ class FileReading:
     def parts(self, planned: PlannedFile, dead: Positions) -> Iterator[pa.Table]:
         """The same rows as `rows`, a few row groups at a time, so that a long file takes little memory."""
         with self._errors_of(planned):
-            opened, gone = self._opened(planned), self._gone(planned, dead)
+            opened, gone = self._open(planned), self._gone(planned, dead)
             left = opened.groups()
             while groups := list(islice(left, processors())):
                 for one in self._driver.read_at_once(
@@ -81,11 +81,11 @@ class FileReading:
     def _found(self, planned: PlannedFile, dead: Positions) -> list[_Found]:
         """The rows by row group: of each group that has some, or of one group if none has."""
         with self._errors_of(planned):
-            opened, gone = self._opened(planned), self._gone(planned, dead)
+            opened, gone = self._open(planned), self._gone(planned, dead)
             tasks = [partial(opened.found, group, gone) for group in opened.groups()]
             return [one for one in self._driver.read_at_once(tasks) if one is not None] or [opened.nothing()]
 
-    def _opened(self, planned: PlannedFile) -> _OpenFile:
+    def _open(self, planned: PlannedFile) -> _OpenFile:
         key = self._loader.key(planned.file.path)
         parquet = open_parquet(self._driver, key, planned.file.size_bytes)
         return _OpenFile(planned.file, parquet, self._wanted, self._test)
@@ -165,7 +165,7 @@ class _OpenFile:
 
     def found(self, group: _Group, gone: Numbers) -> _Found | None:
         """The wanted rows of a group, without those whose positions are `gone`; None if there are none."""
-        tested, mask = self._tested(group)
+        tested, mask = self._evaluate(group)
         first, last = np.searchsorted(gone, (group.positions.start, group.positions.stop))
         if first < last:
             mask = np.ones(len(group.positions), dtype=np.bool_) if mask is None else mask
@@ -179,7 +179,7 @@ class _OpenFile:
         chosen = rows.filter(pa.array(mask)) if rows.column_names else without_columns(int(mask.sum()))
         return _Found(self._as_in(self._wanted, chosen), np.flatnonzero(mask) + group.positions.start)
 
-    def _tested(self, group: _Group) -> tuple[pa.Table, Mask | None]:
+    def _evaluate(self, group: _Group) -> tuple[pa.Table, Mask | None]:
         """The columns of the predicate, and which rows it selects; None if there is no predicate."""
         if self._test is None:
             return _NO_COLUMNS, None

@@ -17,7 +17,7 @@ ROWS_AT_ONCE = 8 * 1024
 """How many rows of one column are in memory when they are decoded."""
 
 
-def decoded_rows(driver: Driver, key: str, uri: str, size_bytes: int) -> int:
+def decode_rows(driver: Driver, key: str, uri: str, size_bytes: int) -> int:
     """The number of rows in a data file, after decoding every page, one column of a row group at a time.
 
     Memory holds the stored bytes of one such column (of all columns in a file of up to 8 MiB), and some of
@@ -25,7 +25,7 @@ def decoded_rows(driver: Driver, key: str, uri: str, size_bytes: int) -> int:
     header; a writer need not store one. Skips pages that Arrow cannot decode, because of their codec or type.
     """
     try:
-        return _decoded(open_parquet(driver, key, size_bytes), uri)
+        return _decode(open_parquet(driver, key, size_bytes), uri)
     except FileNotFoundError as error:
         raise StorageError(f"the storage does not return {key}") from error
     except pa.ArrowNotImplementedError:  # the type of a column, which opening the file already needs
@@ -34,7 +34,7 @@ def decoded_rows(driver: Driver, key: str, uri: str, size_bytes: int) -> int:
         raise CorruptLakeError(f"{uri} cannot be read: {error}") from error
 
 
-def _decoded(file: ParquetParts, uri: str) -> int:
+def _decode(file: ParquetParts, uri: str) -> int:
     reader = file.verifying()
     rows = 0
     for number in range(file.footer.num_row_groups):

@@ -41,12 +41,12 @@ class ArrowChanges:
     if_only_spark_can: str = field(default=START_SPARK, kw_only=True)
 
     def find_rows(self, files: Sequence[PlannedFile], wanted: Wanted) -> Positions:
-        return self._positions(self._located(files, self._understood(wanted)))
+        return self._positions(self._read_located(files, self._understood(wanted)))
 
     def update_rows(
         self, files: Sequence[PlannedFile], wanted: Wanted, values: Mapping[str, Expression]
     ) -> RowChange:
-        found = self._located(files, self._understood(wanted))
+        found = self._read_located(files, self._understood(wanted))
         rows = self._assigned(found.drop_columns(self._places), values)
         images = self.images(found.column(self._places[0]), rows)
         return RowChange(updated=self._positions(found), images=images)
@@ -68,7 +68,7 @@ class ArrowChanges:
             step = f"{error.next_step}, or {self.if_only_spark_can}"
             raise UnreadablePredicateError(error.problem, step) from None
 
-    def _located(self, files: Sequence[PlannedFile], only: Bound | None) -> pa.Table:
+    def _read_located(self, files: Sequence[PlannedFile], only: Bound | None) -> pa.Table:
         target = self.target
         return read_located(target.driver, target.loader, files, target.metadata.schema, only)
 

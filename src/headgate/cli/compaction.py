@@ -94,7 +94,7 @@ def _run(
         if watch:
             _watch(lake, table, spark, interval, json=json)
         else:
-            report = _compacted(lake, table, spark)
+            report = _compact(lake, table, spark)
             if json:
                 output.print_json(asdict(report))
             else:
@@ -112,7 +112,7 @@ def _watch(lake: Lake, table: str | None, spark: SparkSession | None, interval: 
     """Compacts what is ready, again and again. Keeps running while the storage fails temporarily."""
     while True:
         try:
-            report = _compacted(lake, table, spark)
+            report = _compact(lake, table, spark)
         except (StorageError, ConflictError) as error:
             sys.stderr.write(f"headgate: {output.visible(error.problem)}; trying again\n")
         else:
@@ -124,7 +124,7 @@ def _watch(lake: Lake, table: str | None, spark: SparkSession | None, interval: 
         SYSTEM.sleep(interval)
 
 
-def _compacted(lake: Lake, table: str | None, spark: SparkSession | None) -> CompactionReport:
+def _compact(lake: Lake, table: str | None, spark: SparkSession | None) -> CompactionReport:
     with rewriting("compacting") as progress:
         return lake.compact(spark, table=table, progress=progress)
 

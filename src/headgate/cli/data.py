@@ -112,7 +112,7 @@ def ingest(
             overwrite=overwrite,
         )
         lake = open_with_hooks(place, option, config)
-        result = _ingested(lake, table, files, options, spark)
+        result = _ingest(lake, table, files, options, spark)
         if json:
             output.print_json(_result_json(result))
         else:
@@ -129,7 +129,7 @@ def _format(given: str | None) -> Any:
     return None if given is None else Format(given)
 
 
-def _ingested(
+def _ingest(
     lake: Lake, table: str, files: list[str], options: IngestOptions, with_spark: bool
 ) -> IngestResult:
     from headgate.lake.ingest.load import ingest as load

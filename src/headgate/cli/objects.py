@@ -220,7 +220,7 @@ def drop(
     """Drop a table, a view or a mount. Earlier versions still contain it."""
     with reported(as_json=json):
         lake = open_with_hooks(place, option, config)
-        kind, done = _dropped(lake, name)
+        kind, done = _drop(lake, name)
         if json:
             output.print_json(_done_json(name, kind, done))
         else:
@@ -228,7 +228,7 @@ def drop(
         tell_warnings(lake, done)
 
 
-def _dropped(lake: Lake, name: str) -> tuple[str, CommitResult]:
+def _drop(lake: Lake, name: str) -> tuple[str, CommitResult]:
     table = lake.table(name)
     kind = table.kind
     if table.definition is not None:

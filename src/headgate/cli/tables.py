@@ -21,7 +21,7 @@ def listed_json(view: LakeView, name: str) -> dict[str, Any]:
     """A JSON entry of `headgate tables`: a table, view or mount."""
     table = view.table(name)
     if name in view.objects:
-        return {"name": name, "kind": table.kind, "columns": _told_columns(table)}
+        return {"name": name, "kind": table.kind, "columns": _column_lines(table)}
     return {
         "name": name,
         "kind": table.kind,
@@ -38,7 +38,7 @@ def listed_row(table: dict[str, Any]) -> tuple[str, ...]:
     return (table["name"], table["kind"], *numbers, ", ".join(table["columns"] or ()))
 
 
-def _told_columns(table: Table) -> list[str] | None:
+def _column_lines(table: Table) -> list[str] | None:
     """The columns of a table or mount; None for a view, whose columns only Spark knows."""
     if isinstance(table.definition, View | Foreign):
         return None

@@ -106,7 +106,7 @@ def header_of(source: SourceFile, dialect: Dialect) -> tuple[str, ...]:
     return tuple(first)
 
 
-def sampled_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
+def infer_schema(source: SourceFile, dialect: Dialect) -> pa.Schema:
     """The columns of a file, with types inferred from its first rows.
 
     Numbers keep all that the file says, which Arrow does not guarantee. Numbers with leading zeros (`01234`,

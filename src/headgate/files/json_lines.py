@@ -24,7 +24,7 @@ _TOO_DEEP = f"lists or objects are nested more than {MAX_DEPTH} levels deep"
 _OTHER_KIND = re.compile(r"Column\(/(?P<column>.*)\) changed from (?P<wanted>\w+) to (?P<given>\w+)")
 
 
-def sampled_schema(source: SourceFile) -> pa.Schema:
+def infer_schema(source: SourceFile) -> pa.Schema:
     """The columns of a file, with types inferred from its first rows."""
     first_line, block = next(_blocks(source, SAMPLE_BYTES, lambda _: None), (1, b""))
     rows = [

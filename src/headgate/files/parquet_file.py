@@ -14,16 +14,16 @@ from headgate.iceberg.schema.arrow import signed
 BATCH_ROWS = 64 * 1024
 
 
-def sampled_schema(source: SourceFile) -> pa.Schema:
+def infer_schema(source: SourceFile) -> pa.Schema:
     """The columns of a file according to its footer, without the field ids of the table that it came from."""
-    with _opened(source) as file:
+    with _open(source) as file:
         return pa.schema([pa.field(f.name, _without_ids(f.type), f.nullable) for f in file.schema_arrow])
 
 
 def batches(source: SourceFile, on_bytes: OnBytes) -> Iterator[pa.Table]:
     """The rows of a file."""
     told = 0
-    with _opened(source) as file:
+    with _open(source) as file:
         rows, total = 0, file.metadata.num_rows
         try:
             for batch in file.iter_batches(BATCH_ROWS):
@@ -37,7 +37,7 @@ def batches(source: SourceFile, on_bytes: OnBytes) -> Iterator[pa.Table]:
     on_bytes(source.size_bytes - told)
 
 
-def _opened(source: SourceFile) -> pq.ParquetFile:
+def _open(source: SourceFile) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(source.path)
     except (pa.ArrowInvalid, OSError) as error:

@@ -22,23 +22,23 @@ OnProgress: TypeAlias = Callable[[int, int, int], None]
 """Gets the current totals: bytes read so far, bytes of all files, and rows so far."""
 
 
-def inferred(sources: Sequence[SourceFile], dialect: Dialect) -> pa.Schema:
+def infer_columns(sources: Sequence[SourceFile], dialect: Dialect) -> pa.Schema:
     """The columns that all files agree on, inferred from their first rows."""
-    schema = agreed([(source, _sampled(source, dialect)) for source in sources])
+    schema = agreed([(source, _infer(source, dialect)) for source in sources])
     if not schema.names:
         raise InvalidInputError(f"{sources[0]} has no columns", "declare them with --schema")
     return schema
 
 
-def _sampled(source: SourceFile, dialect: Dialect) -> pa.Schema:
+def _infer(source: SourceFile, dialect: Dialect) -> pa.Schema:
     try:
         match source.format:
             case Format.CSV:
-                return csv_file.sampled_schema(source, dialect)
+                return csv_file.infer_schema(source, dialect)
             case Format.JSON:
-                return json_lines.sampled_schema(source)
+                return json_lines.infer_schema(source)
             case Format.PARQUET:
-                return parquet_file.sampled_schema(source)
+                return parquet_file.infer_schema(source)
             case Format.TEXT:
                 return text_file.SCHEMA
     except OSError as error:

@@ -41,7 +41,7 @@ class RowHistory:
         tables = [self._arrow_of(rows) for rows in self.changed]
         if tables:
             return pa.concat_tables(tables)
-        return _told(concatenated([], self.schema), "", 0)
+        return _with_change(concatenated([], self.schema), "", 0)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """The same as a DataFrame, in any order."""
@@ -54,7 +54,7 @@ class RowHistory:
         rows = read_located(self.driver, self.loader, [file], self.schema)
         if changed.rows is not None:
             rows = rows.take(positions_array(changed.rows))
-        return _told(
+        return _with_change(
             rows.drop_columns(list(position_columns(self.schema))), changed.change.value, changed.version
         )
 
@@ -104,7 +104,7 @@ def _names(record: Record, name: str, table: TableRef) -> bool:
     )
 
 
-def _told(rows: pa.Table, change: str, version: int) -> pa.Table:
+def _with_change(rows: pa.Table, change: str, version: int) -> pa.Table:
     def column(value: Any, kind: pa.DataType) -> Any:
         return pa.repeat(pa.scalar(value, kind), rows.num_rows)
 

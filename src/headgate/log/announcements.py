@@ -125,14 +125,14 @@ class Announcements:
 
     def txids(self) -> frozenset[TxId]:
         """The transactions that have an announcement, whether they are alive or not. One listing."""
-        return frozenset(self._listed())
+        return frozenset(self._list())
 
     def running(self, is_over: Callable[[TxId], bool]) -> tuple[Announcement, ...]:
         """The announcements of transactions that seem to be alive, the oldest first.
 
         Removes those of transactions that have ended, or missed their heartbeats.
         """
-        listed = self._listed()
+        listed = self._list()
         found = self._driver.host.together([partial(self._load, txid) for txid in listed])
         now = self._driver.host.now()
         alive = [one for one in found if one is not None and not is_over(one.txid) and one.is_alive(now)]
@@ -141,7 +141,7 @@ class Announcements:
         self._sweep({one.txid for one in found if one is not None} - {one.txid for one in alive})
         return tuple(sorted(alive, key=lambda one: (one.started_at, one.txid)))
 
-    def _listed(self) -> list[TxId]:
+    def _list(self) -> list[TxId]:
         keys = self._driver.keys(TIMELINE)
         return [txid for key in keys if (txid := announced_txid(key)) is not None]
 

@@ -162,7 +162,7 @@ class Checkpoints:
         `last.json` says which one. If a full window follows the one it names, a late write has set it back,
         and the checkpoints are listed once.
         """
-        hinted = self._hinted(above=state.version)
+        hinted = self._load_hinted(above=state.version)
         if hinted is not None:
             # One window is enough if the advice is right: at the next boundary there is a newer checkpoint.
             progress = self._follow(hinted)
@@ -214,7 +214,7 @@ class Checkpoints:
     def _require_identity(self) -> None:
         require_decided(self.log.driver, self.genesis.identity)
 
-    def _hinted(self, above: Version) -> LakeState | None:
+    def _load_hinted(self, above: Version) -> LakeState | None:
         last = self._last()
         return None if last is None or last <= above else self._load(last)
 
@@ -253,7 +253,7 @@ class Checkpoints:
 
     def _newest_listed(self, above: Version, below: Version | None = None) -> LakeState | None:
         # The newest first, and the ones before it in case it cannot be read.
-        for version in sorted(listed_checkpoints(self.log.driver), reverse=True):
+        for version in sorted(list_checkpoints(self.log.driver), reverse=True):
             if above < version and (below is None or version < below):
                 state = self._load(version)
                 if state is not None:
@@ -261,7 +261,7 @@ class Checkpoints:
         return None
 
 
-def listed_checkpoints(place: ListInPages, above: Version = GENESIS) -> list[Version]:
+def list_checkpoints(place: ListInPages, above: Version = GENESIS) -> list[Version]:
     """The versions of all checkpoints, or of those above a version, from one listing."""
     found = (checkpoint_version(key) for key in all_keys(place, CHECKPOINTS, after=checkpoint_key(above)))
     return [version for version in found if version is not None]

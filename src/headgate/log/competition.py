@@ -32,18 +32,18 @@ def attempts_at(
 def _bids(driver: Driver, version: Version) -> Bids:
     # In the order in which clean-up works: whatever it has deleted before the listing, it has kept before.
     keys = driver.keys(TRACKER.attempts(version))
-    kept = _kept(driver, version)
+    kept = _read_kept(driver, version)
     if kept is not None and kept.bids:
         return kept
     asked = telling(version, keys)[-MAX_KEPT:]
     found = driver.fetch_at_once([partial(driver.get, key) for key in asked])
     said = {key: data for key, data in zip(asked, found, strict=True) if data is not None}
     if len(said) < len(asked):
-        return _kept(driver, version) or bids_in(version, keys, said)
+        return _read_kept(driver, version) or bids_in(version, keys, said)
     return bids_in(version, keys, said)
 
 
-def _kept(driver: Driver, version: Version) -> Bids | None:
+def _read_kept(driver: Driver, version: Version) -> Bids | None:
     key = TRACKER.archive_key(version)
     data = driver.get(key)
     try:

@@ -538,10 +538,10 @@ class Pressure:
     attempt_seconds: float = 0.0
     """How long the last attempt took."""
 
-    def lost(self) -> None:
+    def note_loss(self) -> None:
         self.losses = min(MAX_PRESSURE, self.losses + 1)
 
-    def won(self) -> None:
+    def note_win(self) -> None:
         self.losses //= 2
 
 

@@ -41,7 +41,7 @@ def probe(store: Store, host: Host) -> ProbeReport:
     """
     bench = _Bench(store, host, f"{PROBE}{host.new_txid()}/")
     # As large as anything below: a full disk says so here, and not about the promise that is tried first.
-    bench.answered(partial(store.put, f"{bench.place}hello", bytes(BIG)))
+    bench.until_answered(partial(store.put, f"{bench.place}hello", bytes(BIG)))
     findings = tuple(bench.findings())
     return ProbeReport(findings, left=bench.remove())
 
@@ -80,7 +80,7 @@ class _Bench:
                 return tuple(keys[position:])
         return ()
 
-    def answered(self, trial: Callable[[], T]) -> T:
+    def until_answered(self, trial: Callable[[], T]) -> T:
         """The result of `trial`, repeated if no answer comes; the last `NoAnswerError` if none ever does."""
         started = self.host.elapsed()
         for tried in range(1, TRIES):
@@ -96,7 +96,7 @@ class _Bench:
 
     def _try(self, promise: Promise, trial: Callable[[], str]) -> Finding:
         try:
-            detail = self.answered(trial)
+            detail = self.until_answered(trial)
         except NotOfferedError as error:
             detail = error.problem
         except NoAnswerError as error:

@@ -62,7 +62,7 @@ class Clusterer:
         Runs one plan after the other, each for a part of the groups. If a plan cannot be completed, cancels
         it and raises its error; the plans before it are complete.
         """
-        state, live, chosen = self.lake.checkpoints.read_undisturbed(lambda: self._looked_at(where))
+        state, live, chosen = self.lake.checkpoints.read_undisturbed(lambda: self._look(where))
         clustering = clustering_by(by, live.metadata.schema, self.name, z=zorder)
         plans = [one for one in state.plans.values() if one.table == live.metadata.uuid]
         free = without_pending(chosen, plans)
@@ -79,7 +79,7 @@ class Clusterer:
             files_clustered=_files(complete) - _files(groups),
         )
 
-    def _looked_at(self, where: str | None) -> tuple[LakeState, LiveTable, tuple[Segment, ...]]:
+    def _look(self, where: str | None) -> tuple[LakeState, LiveTable, tuple[Segment, ...]]:
         """The newest version, the table at that version, and its files to cluster."""
         lake, state = self.lake, self.lake.refresh()
         live = live_table(lake.loader(), state, self.name, lake.divisor)

@@ -63,7 +63,7 @@ class Tally:
     tables: dict[str, None] = field(default_factory=dict)
     done: list[tuple[RewriteGroup, Rewritten]] = field(default_factory=list)
 
-    def scheduled(self, result: CommitResult) -> None:
+    def note_planned(self, result: CommitResult) -> None:
         self.planned.append(result.txid)
         self.versions.append(result.version)
 
@@ -171,7 +171,7 @@ def _since(mark: Mark, newest: LakeState, log: CommitLog) -> Look | None:
     if not 0 <= number - mark.version <= most:
         return None
     wanted = mark.wanted(number, divisor)
-    return None if len(wanted) > most else _heard(mark, newest, log, wanted)
+    return None if len(wanted) > most else _look_through(mark, newest, log, wanted)
 
 
 def _since_creation(newest: LakeState, log: CommitLog) -> Look | None:
@@ -182,10 +182,10 @@ def _since_creation(newest: LakeState, log: CommitLog) -> Look | None:
     wanted = range(1, newest.version.number + 1)
     if log.unread(wanted) >= REQUESTS_OF_A_LOOK * len(newest.tables):
         return None
-    return _heard(Mark(0, newest.identity), newest, log, wanted)
+    return _look_through(Mark(0, newest.identity), newest, log, wanted)
 
 
-def _heard(mark: Mark, newest: LakeState, log: CommitLog, wanted: Sequence[int]) -> Look | None:
+def _look_through(mark: Mark, newest: LakeState, log: CommitLog, wanted: Sequence[int]) -> Look | None:
     records = log.driver.host.together([partial(log.record, Version(version)) for version in wanted])
     number, divisor = newest.version.number, log.identity.divisor
     return mark.look(number, newest.digest, divisor, records, _tables_of_plans(newest))
@@ -326,7 +326,7 @@ class Compactor:
                 tx.plan(SERVICE, name, files, {group.path for group in groups}, details(groups))
         except (TransactionConflictError, NotFoundError):
             return None
-        self.tally.scheduled(tx.result)
+        self.tally.note_planned(tx.result)
         return tx.reached.plans.get(TxId(tx.txid))
 
     # --- one plan -----------------------------------------------------------------------------------------

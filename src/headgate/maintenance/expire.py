@@ -86,7 +86,7 @@ class Expiring:
     def _dry_run(self, policy: ExpirePolicy) -> ExpireReport:
         newest = self.steward.checkpoints.refresh()
         planned, sweep = self._plan(newest, policy), Sweep(self.steward)
-        doomed = sweep.doomed(sweep.unfinished(newest), planned.retention, newest)
+        doomed = sweep.find_doomed(sweep.read_unfinished(newest), planned.retention, newest)
         return replace(self._report(policy, None, planned, doomed), dry_run=True)
 
     def _commit(self, policy: ExpirePolicy, done: list[Planned]) -> CommitResult:
@@ -265,11 +265,11 @@ class _TableFiles:
         told = [(version, self._snapshot(ref)) for version, ref in points]
         kept = [KeptVersion(version, snapshot) for version, snapshot in told if snapshot is not None]
         chosen = kept_files(highest, kept, self._covered)
-        left = [number for number in self._told_before(old) if number not in chosen]
+        left = [number for number in self._files_so_far(old) if number not in chosen]
         older = still_needed(left, min(chosen, default=None), before, self._covered, self._exists)
         return tuple(number for number in sorted({*chosen, *older}) if number <= until)
 
-    def _told_before(self, old: Retention) -> Sequence[int]:
+    def _files_so_far(self, old: Retention) -> Sequence[int]:
         """The snapshots that have represented the versions up to `old.until` so far.
 
         The last of them may be the first snapshot above `old.until`.

@@ -79,18 +79,18 @@ class Sweep:
     def run(self, progress: OnProgress) -> Doomed:
         """Deletes everything that the newest retention does not keep and that may still exist. Idempotent."""
         newest = self.steward.checkpoints.refresh()
-        done = self._swept()
+        done = self._read_swept()
         if newest.retention.by <= done:
             return Doomed()
-        doomed = self.doomed(self.since(newest, done), newest.retention, newest)
+        doomed = self.find_doomed(self.since(newest, done), newest.retention, newest)
         self._publish(newest, doomed)
         self._delete(doomed, progress)
         self.steward.log.driver.put(SWEPT, encode({"version": newest.retention.by.number}))
         return doomed
 
-    def unfinished(self, newest: LakeState) -> Retention:
+    def read_unfinished(self, newest: LakeState) -> Retention:
         """The retention up to which everything is known to be deleted."""
-        return self.since(newest, self._swept())
+        return self.since(newest, self._read_swept())
 
     def since(self, newest: LakeState, done: Version) -> Retention:
         """The retention after the expire of version `done`: what expired later may still exist."""
@@ -100,7 +100,7 @@ class Sweep:
             kept = state_at(self.steward.checkpoints, newest, before).retention
         return kept
 
-    def _swept(self) -> Version:
+    def _read_swept(self) -> Version:
         data = self.steward.log.driver.get(SWEPT)
         try:
             return GENESIS if data is None else JsonObject.parse(data, SWEPT).version("version")
@@ -109,7 +109,7 @@ class Sweep:
 
     # --- what to delete -------------------------------------------------------------------------------------
 
-    def doomed(self, before: Retention, after: Retention, newest: LakeState) -> Doomed:
+    def find_doomed(self, before: Retention, after: Retention, newest: LakeState) -> Doomed:
         """What `before` keeps and `after` does not need. Reads the metadata of the expiring versions."""
         walk = Walk(self.steward.checkpoints, newest)
         seen: dict[str, _Seen] = {}

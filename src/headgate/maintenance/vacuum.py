@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from headgate.core.retention.expire_policy import earlier
 from headgate.core.retention.kept_versions import held
-from headgate.core.retention.unreferenced import Found, Litter, Needed, Owners, find_litter
+from headgate.core.retention.unreferenced import Found, Needed, Owners, Unreferenced, find_unreferenced
 from headgate.errors import CorruptLakeError, HeadgateError
 from headgate.iceberg.format.directories import Role, role_of
 from headgate.iceberg.format.table_objects import ContentsReader
@@ -79,47 +79,51 @@ class Vacuum:
         """
         limit = earlier(self.steward.log.driver.host.now(), older_than) if older_than else None
         for tried in range(1, TRIES + 1):
-            seen, litter = self.steward.checkpoints.read_undisturbed(lambda: self._look(limit, progress))
+            seen, unreferenced = self.steward.checkpoints.read_undisturbed(
+                lambda: self._look(limit, progress)
+            )
             leftovers = self._leftovers(limit)
             if dry_run:
-                return _report(litter, leftovers, (), dry_run=True)
+                return _report(unreferenced, leftovers, (), dry_run=True)
             try:
-                versions = self._cancel(sorted(litter.of_dead), seen)
+                versions = self._cancel(sorted(unreferenced.of_dead), seen)
             except TransactionConflictError:
                 # One of them was alive and has committed, so its files are needed now.
                 if tried == TRIES:
                     raise
                 continue
             try:
-                self._delete(litter, leftovers, progress)
+                self._delete(unreferenced, leftovers, progress)
             except HeadgateError as error:
-                raise error.after(_cancelled(litter, versions)) from error
-            return _report(litter, leftovers, versions)
+                raise error.after(_cancelled(unreferenced, versions)) from error
+            return _report(unreferenced, leftovers, versions)
         raise AssertionError("the last try returns or raises")
 
     # --- reading ------------------------------------------------------------------------------------------
 
-    def _look(self, limit: datetime | None, progress: OnProgress) -> tuple[LakeState, Litter]:
+    def _look(self, limit: datetime | None, progress: OnProgress) -> tuple[LakeState, Unreferenced]:
         """The objects that can be deleted according to the log, up to the returned state."""
         # In this order: a file of a later commit was not listed, or is too new, or belongs to a transaction
         # that is not in the log read here, and whose commit makes the cancellation fail.
-        found = self._listed()
+        found = self._list_files()
         newest = self.steward.checkpoints.refresh()
         log = _Log()
         for record in self.steward.log.records_down(newest, newest.version.number):
             log.take(record, newest.retention.until)
         running = self.announcements.running(is_over=newest.cancelled.__contains__)
         owners = Owners(log.committed, newest.cancelled, {one.txid for one in running})
-        return newest, find_litter(found, self._needed(newest, log, found, progress), owners, limit)
+        return newest, find_unreferenced(
+            found, self._find_needed(newest, log, found, progress), owners, limit
+        )
 
-    def _listed(self) -> list[Found]:
+    def _list_files(self) -> list[Found]:
         driver = self.steward.log.driver
         timed = driver.times(TABLES)
         if timed is not None:
             return [Found(one.key, one.size_bytes, one.written_at) for one in timed]
         return [Found(key, size or 0, None) for key, size in driver.sizes(TABLES).items()]
 
-    def _needed(self, newest: LakeState, log: _Log, found: list[Found], progress: OnProgress) -> Needed:
+    def _find_needed(self, newest: LakeState, log: _Log, found: list[Found], progress: OnProgress) -> Needed:
         keys = set(log.positions)
         directories = tuple(f"L0-{txid}" for txid in log.listed_positions)
         keys.update(one.key for one in found if _is_listed_position(one.key, directories))
@@ -184,8 +188,10 @@ class Vacuum:
             versions.append(self.run(("vacuum",), change, seen).version)
         return tuple(versions)
 
-    def _delete(self, litter: Litter, leftovers: tuple[Stored, ...], progress: OnProgress) -> None:
-        keys = [*litter.objects, *(key for objects in litter.of_dead.values() for key in objects)]
+    def _delete(
+        self, unreferenced: Unreferenced, leftovers: tuple[Stored, ...], progress: OnProgress
+    ) -> None:
+        keys = [*unreferenced.objects, *(key for objects in unreferenced.of_dead.values() for key in objects)]
         delete_all(self.steward, keys, lambda gone: progress("objects", gone, len(keys)))
         announce_again(self.steward, keys)
         store = self.steward.log.driver.store
@@ -200,10 +206,12 @@ def _is_listed_position(key: str, directories: tuple[str, ...]) -> bool:
     )
 
 
-def _cancelled(litter: Litter, versions: tuple[int, ...]) -> str:
+def _cancelled(unreferenced: Unreferenced, versions: tuple[int, ...]) -> str:
     """The text about what a vacuum did before it failed."""
     by = f" by {'version' if len(versions) == 1 else 'versions'} {', '.join(map(str, versions))}"
-    return f"{len(litter.of_dead)} transactions were cancelled{by if versions else ''}; run vacuum again"
+    return (
+        f"{len(unreferenced.of_dead)} transactions were cancelled{by if versions else ''}; run vacuum again"
+    )
 
 
 def _damaged(ref: TableRef) -> CorruptLakeError:
@@ -215,14 +223,21 @@ def _damaged(ref: TableRef) -> CorruptLakeError:
 
 
 def _report(
-    litter: Litter, leftovers: tuple[Stored, ...], versions: tuple[int, ...], *, dry_run: bool = False
+    unreferenced: Unreferenced,
+    leftovers: tuple[Stored, ...],
+    versions: tuple[int, ...],
+    *,
+    dry_run: bool = False,
 ) -> VacuumReport:
-    sizes = [*litter.objects.values(), *(size for one in litter.of_dead.values() for size in one.values())]
+    sizes = [
+        *unreferenced.objects.values(),
+        *(size for one in unreferenced.of_dead.values() for size in one.values()),
+    ]
     return VacuumReport(
-        cancelled=tuple(txid.text for txid in sorted(litter.of_dead)),
+        cancelled=tuple(txid.text for txid in sorted(unreferenced.of_dead)),
         versions=versions,
         objects=len(sizes) + len(leftovers),
         bytes=sum(sizes) + sum(one.size_bytes for one in leftovers),
-        spared=litter.spared,
+        spared=unreferenced.spared,
         dry_run=dry_run,
     )

@@ -43,14 +43,14 @@ class Walk:
             left = last - state.version.number
             progress = self.checkpoints.log.advance(state, min(left, RECORDS_AT_ONCE))
             for record in progress.records:
-                changed(tables, record)
+                apply_record(tables, record)
                 yield record, tables
             state = progress.state
             if progress.ended:
                 raise CorruptLakeError(f"the record of version {state.version.next()} is missing")
 
 
-def changed(tables: dict[str, TableRef], record: Record) -> None:
+def apply_record(tables: dict[str, TableRef], record: Record) -> None:
     """Applies a record to tables by uuid."""
     for commit in record.tables:
         if commit.action is TableAction.DROP:

@@ -79,7 +79,7 @@ class ControlEntries:
             names = [hook.name for hook in entry.open_hooks]
             self.driver.put(outbox_key(entry.version), encode({"hooks": [*names]}))
 
-    def written_above(self, version: Version) -> frozenset[Version]:
+    def list_above(self, version: Version) -> frozenset[Version]:
         """The versions above `version` that have an entry. Lists only these."""
         keys = self.driver.keys(ENTRIES, after=entry_key(version))
         found = (entry_version(key) for key in keys)

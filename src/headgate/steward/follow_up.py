@@ -145,7 +145,7 @@ class Steward:
             postponed += problems
         if not postponed:
             postponed += self._attempt_all([("recovery", partial(self._look_back, state.version))])
-        self.ledger.committed(record, timings, len(postponed))
+        self.ledger.count_commit(record, timings, len(postponed))
         return Aftermath(
             tuple(postponed), tuple(f"{h.name}: {h.problem}" for h in hooks if h.problem is not None)
         )

@@ -31,7 +31,7 @@ class Ledger:
         self._failed = self._not_written = NONE_FAILED
         self._hooks: dict[str, HookTotals] = {}
 
-    def committed(self, record: Record, timings: Mapping[str, float], postponed: int) -> None:
+    def count_commit(self, record: Record, timings: Mapping[str, float], postponed: int) -> None:
         """Counts a version of this handle, after the work that follows it is done."""
         changed = totals(record)
         with self._lock:
@@ -48,12 +48,12 @@ class Ledger:
                 data_bytes_added=now.data_bytes_added + changed.bytes_added,
             )
 
-    def refused(self, rules: Iterable[str]) -> None:
+    def count_rejection(self, rules: Iterable[str]) -> None:
         """Counts a commit that the rules rejected, under each rule that rejected it."""
         with self._lock:
             self._conflicts.update(set(rules))
 
-    def failed(self, error: Exception) -> None:
+    def count_failure(self, error: Exception) -> None:
         """Counts a commit that ended with an error, or whose outcome is unknown."""
         if isinstance(error, CommitUnknownError):
             one = FailedCommits(unknown_outcomes=1)
@@ -74,14 +74,14 @@ class Ledger:
         with self._lock:
             self._not_written += failed
 
-    def ran(self, before: Iterable[HookRun], after: Iterable[HookRun]) -> None:
+    def count_hooks(self, before: Iterable[HookRun], after: Iterable[HookRun]) -> None:
         """Counts the results of running hooks. Hooks that were not tried do not count."""
         with self._lock:
             for old, new in zip(before, after, strict=True):
                 if new.attempts > old.attempts:
                     self._hooks[new.name] = _added(self._hooks.get(new.name, HookTotals()), old, new)
 
-    def recovered(self, entries: int) -> None:
+    def count_recovery(self, entries: int) -> None:
         """Counts a recovery, and the control entries that it backfilled."""
         with self._lock:
             now = self._metrics

@@ -62,7 +62,7 @@ class Rebuilding:
     def run(self) -> RebuildReport:
         newest = self.steward.checkpoints.refresh()
         # Listed before anything is written, so that new objects are not treated as strays.
-        strays = self._derived(newest.version)
+        strays = self._list_derived(newest.version)
         report = self._versions(newest, strays)
         self._point_to_last(newest.version, strays)
         problems = [self.steward.publish_unless_broken(name, table) for name, table in newest.tables.items()]
@@ -88,7 +88,7 @@ class Rebuilding:
         elif driver.get(LAST_CHECKPOINT) is not None:
             strays.add(LAST_CHECKPOINT)
 
-    def _derived(self, until: Version) -> set[str]:
+    def _list_derived(self, until: Version) -> set[str]:
         """The derived objects that exist now, except those of later versions."""
         driver = self.steward.log.driver
         keys = {key for prefix in (ENTRIES, OUTBOX, CHECKPOINTS) for key in driver.keys(prefix)}

@@ -12,7 +12,7 @@ from functools import partial
 
 from headgate.core.plans.hooks import awaits_turn
 from headgate.core.plans.recovery import Seen, plan_recovery
-from headgate.log.checkpoints import listed_checkpoints, state_at
+from headgate.log.checkpoints import list_checkpoints, state_at
 from headgate.model.control_entry import ControlEntry, HookRun, HookState, UndoRun
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.record import Record
@@ -59,7 +59,7 @@ class Recovery:
             self.steward.entries.write(recovered_entry(record, digest))
         if seen.head > seen.recovered:
             self.steward.entries.set_recovered(seen.head)
-        self.steward.ledger.recovered(len(records))
+        self.steward.ledger.count_recovery(len(records))
         unrun = [record.version for record, _ in records if record.hooks]
         hooks = self.run_hooks(sorted({*plan.hooks, *unrun}), retry=False)
         return RecoveryReport(
@@ -111,8 +111,8 @@ class Recovery:
             head=newest.version,
             divisor=log.identity.divisor,
             recovered=recovered,
-            written=entries.written_above(recovered),
-            checkpoints=frozenset(listed_checkpoints(log.driver, above=recovered)),
+            written=entries.list_above(recovered),
+            checkpoints=frozenset(list_checkpoints(log.driver, above=recovered)),
             outbox=entries.outbox(),
         )
 

@@ -315,7 +315,7 @@ class LocalStore:
         doing = f"cannot rename {old} to {new}"
         self._require_same_place(doing)
         self._require_synced(target, doing)
-        made = self._moved(source, target, doing)
+        made = self._move_into_place(source, target, doing)
         if made is None:
             return False
         for directory in dict.fromkeys((*made, new.parent, old.parent)):
@@ -352,14 +352,14 @@ class LocalStore:
     def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
         page = self.list_page(prefix, after)
         with _the_visible_step(f"cannot list {self._root / prefix}"):
-            return TimedPage(tuple(self._stored(page.keys)), page.complete)
+            return TimedPage(tuple(self._describe(page.keys)), page.complete)
 
     def leftovers(self, prefix: str) -> tuple[Stored, ...]:
         top = self._root / checked_prefix(prefix)
         self._require_same_place(f"cannot list {top}")
         with _the_visible_step(f"cannot list {top}"):
             keys = keys_below(partial(self._entries, _is_partial), prefix, "")
-            return tuple(self._stored(sorted(keys)))
+            return tuple(self._describe(sorted(keys)))
 
     def remove_leftover(self, key: str) -> None:
         path = self._root / checked_key(key)
@@ -388,7 +388,7 @@ class LocalStore:
             return EMPTY
         return Entries(frozenset(files), frozenset(directories))
 
-    def _stored(self, keys: Sequence[str]) -> Iterator[Stored]:
+    def _describe(self, keys: Sequence[str]) -> Iterator[Stored]:
         for key, status in self._statuses(keys):
             yield Stored(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
 
@@ -482,7 +482,7 @@ class LocalStore:
                 raise
         raise OSError(errno.ENOENT, "another process keeps removing its directory")
 
-    def _moved(self, source: str, target: str, doing: str) -> list[Path] | None:
+    def _move_into_place(self, source: str, target: str, doing: str) -> list[Path] | None:
         """The directories above `target` that got a new entry; None if `source` was not moved."""
         parents: list[Path] = []
         for _ in range(TRIES_TO_ENTER_DIRECTORY):
@@ -539,12 +539,12 @@ class LocalStore:
         if directory == self._root and self._held is not None:
             raise FileNotFoundError(errno.ENOENT, "the directory of the lake is gone")
         parents: list[Path] = []
-        if not self._entered(directory):
+        if not self._try_make_directory(directory):
             parents = self._make_directory(directory.parent)
-            self._entered(directory)
+            self._try_make_directory(directory)
         return [*parents, directory.parent]
 
-    def _entered(self, directory: Path) -> bool:
+    def _try_make_directory(self, directory: Path) -> bool:
         """Creates `directory`; False if its parent is missing."""
         try:
             # Also if another process was faster: it may not have synced it yet.

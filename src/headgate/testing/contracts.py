@@ -593,7 +593,7 @@ class StrategyContract:
         for silent_from in range(sum(tally.counts().values()) + 1):
             version, ours = Version(silent_from + 2), f"ours {silent_from}".encode()
             silent, _ = faulty(store, Fault(lambda _: True, action, skip=silent_from, times=None))
-            told = _told(strategy_on(silent), version, ours)
+            told = _publish(strategy_on(silent), version, ours)
             settled = (
                 strategy_on(store).resolve(version, ours, fresh_claimant()) if told != "rejected" else None
             )
@@ -617,7 +617,7 @@ class StrategyContract:
         assert history(strategy_on(store)) == [b"won 1", b"won 2", b"won 3"]
 
 
-def _told(strategy: CommitStrategy, version: Version, record: bytes) -> Outcome | str:
+def _publish(strategy: CommitStrategy, version: Version, record: bytes) -> Outcome | str:
     """What the caller of `publish` knows: the outcome, "unknown", or "rejected"."""
     try:
         outcome = strategy.publish(version, record, fresh_claimant())

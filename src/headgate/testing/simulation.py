@@ -33,7 +33,7 @@ from headgate.errors import (
     StorageError,
 )
 from headgate.lake.lake import Lake
-from headgate.log.checkpoints import listed_checkpoints
+from headgate.log.checkpoints import list_checkpoints
 from headgate.log.layout import checkpoint_key
 from headgate.model.announcement import Intent
 from headgate.model.identifiers import StrategyName, TxId, Version
@@ -453,7 +453,7 @@ def _rows_at(lake: Lake, table: str, version: int) -> list[tuple[str, int]] | No
 
 
 def _check_checkpoints(store: Store, lake: Lake) -> None:
-    for version in listed_checkpoints(store):
+    for version in list_checkpoints(store):
         data = store.get(checkpoint_key(version))
         require(data is not None, f"the checkpoint of {version} was listed, but is gone")
         state = LakeState.decode(data or b"", version, checkpoint_key(version))

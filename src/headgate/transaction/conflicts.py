@@ -85,7 +85,7 @@ class Bereft:
 
     def _why_missing(self, key: str) -> HeadgateError:
         newest = self.log.catch_up(self.log.newest, 1).state
-        cancelled = self._cancelled(newest)
+        cancelled = self._find_cancellation(newest)
         if cancelled is not None:
             return cancelled
         kept, uri = newest.retention, self.loader().uri(key)
@@ -97,7 +97,7 @@ class Bereft:
             "run it again in a new transaction on the newest version; nothing has changed",
         )
 
-    def _cancelled(self, newest: LakeState) -> HeadgateError | None:
+    def _find_cancellation(self, newest: LakeState) -> HeadgateError | None:
         """The conflict that the commit would end with, if a record above the base cancels the transaction."""
         # The records, not `newest.cancelled`, which is bounded. Files are deleted only after a cancellation.
         above = newest.version.number - self.base.number
@@ -230,11 +230,14 @@ class FetchedEvidence:
         metadata = loader.metadata(table.table.metadata)
         listed = tuple(self._files(metadata, other, table, Content.POSITION_DELETES))
 
-        def told(not_in: Role) -> Positions:
+        def positions_of(not_in: Role) -> Positions:
             # A file that does not say which kind of rows it marks is treated as both kinds.
             return read_positions(self._driver, loader, [f for f in listed if role_of(f.path) is not not_in])
 
-        deleted, updated = told(not_in=Role.POSITIONS_UPDATED), told(not_in=Role.POSITIONS_DELETED)
+        deleted, updated = (
+            positions_of(not_in=Role.POSITIONS_UPDATED),
+            positions_of(not_in=Role.POSITIONS_DELETED),
+        )
         paths = {*deleted.by_file, *updated.by_file}
         return {file_mark(path): ChangedRows(deleted.in_file(path), updated.in_file(path)) for path in paths}
 
@@ -355,7 +358,7 @@ class OtherWriters:
         outcome = resolve(conflicts)
         if isinstance(outcome, Rebasable):
             return outcome
-        self.ledger.refused(conflict.name for conflict in conflicts)
+        self.ledger.count_rejection(conflict.name for conflict in conflicts)
         was_pending = {one.record.version for one in chosen if one.was_pending}
         raise TransactionConflictError(conflict_text(conflicts, was_pending), next_step(conflicts), conflicts)
 
@@ -374,7 +377,7 @@ class OtherWriters:
         # Nothing is noted before all of it is known, so that an interrupt leaves the changes as they were.
         done = isinstance(resolve(conflicts), Rebasable) and rebase_changes(work, record, self._evidence)
         if not done:
-            self.ledger.refused(conflict.name for conflict in conflicts)
+            self.ledger.count_rejection(conflict.name for conflict in conflicts)
             raise TransactionConflictError(conflict_text(conflicts), next_step(conflicts), conflicts)
 
     # --- what is announced, and what is pending -----------------------------------------------------------
@@ -418,7 +421,7 @@ class OtherWriters:
             return ()
         verdict = self._verdict(changes)
         if verdict.conflicts:
-            self.ledger.refused(["pending"])
+            self.ledger.count_rejection(["pending"])
             raise PendingConflictError.of(verdict.conflicts)
         return verdict.cancels
 

@@ -178,7 +178,7 @@ def _with_files(
     unseen = [manifest for manifest in needed if manifest not in seen]
     listed = [Listed(entries) for entries in loader.entries(seen)]
     _require_present(change, listed)
-    known = zip((*seen, *unseen), (*listed, *loader.listed(unseen, metadata)), strict=True)
+    known = zip((*seen, *unseen), (*listed, *loader.read_listed(unseen, metadata)), strict=True)
     by_path = {manifest.path: found for manifest, found in known}
     return take_snapshot(metadata, current, by_path, files, occasion)
 
@@ -261,7 +261,7 @@ def count_dead(loader: TableLoader, change: TableChange, metadata: TableMetadata
 
     removed = change.replaced or {}
     before = {path: len(dead_in(file)) for path, file in removed.items()}
-    gone = {*removed, *_gone(loader, change, current)} if change.deletes else set()
+    gone = {*removed, *_find_gone(loader, change, current)} if change.deletes else set()
     now: dict[str, int] = {}
     counted = Positions()
     for delete in change.deletes:
@@ -300,7 +300,7 @@ def _index(loader: TableLoader, manifests: Iterable[Manifest]) -> DeleteIndex:
     return DeleteIndex((entry.file, entry.sequence_number or 0) for entry in live)
 
 
-def _gone(loader: TableLoader, change: TableChange, current: Iterable[Manifest]) -> set[str]:
+def _find_gone(loader: TableLoader, change: TableChange, current: Iterable[Manifest]) -> set[str]:
     """The data files that the deletes refer to and that others have removed."""
     if change.base is None:
         return set()

@@ -177,7 +177,7 @@ class Transaction(NotedChanges):
         try:
             return self._commit_once()
         except Exception as error:
-            self._steward.ledger.failed(error)
+            self._steward.ledger.count_failure(error)
             raise
         except KeyboardInterrupt as interrupt:
             if self._work.stage in (Stage.UNSETTLED, Stage.COMMITTED):
@@ -385,7 +385,7 @@ class Transaction(NotedChanges):
             case Committed():
                 self._others.state = self._log.absorb(offer.state, offer.record.encode()).state
                 self._committed = offer.record
-                self._log.pressure.won()
+                self._log.pressure.note_win()
                 self._end(self._result_at(offer.record.version))
                 return True
             case Lost(data):
@@ -393,7 +393,7 @@ class Transaction(NotedChanges):
                 self._others.follow(Progress(entry.state, (entry.record,), ended=False))
                 self._effort = self._effort.lost_to(entry.record.version.number)
                 self._withdraw()
-                self._log.pressure.lost()
+                self._log.pressure.note_loss()
                 return False
             case Unknown(version, _, error):
                 raise CommitUnknownError(

@@ -32,7 +32,7 @@ from headgate.core.sql.view_rules import require_names, require_no_circle
 from headgate.errors import CorruptLakeError, InvalidInputError, StorageError, shown
 from headgate.files.csv_file import Dialect, checked_cell_lines, checked_delimiter
 from headgate.files.csv_quotes import MAX_CELL_LINES
-from headgate.files.rows import FileRows, inferred
+from headgate.files.rows import FileRows, infer_columns
 from headgate.files.source import SourceFile, has_format
 from headgate.files.text_file import SCHEMA as TEXT_SCHEMA
 from headgate.iceberg.predicate.binding import bind_text
@@ -140,7 +140,9 @@ def _is_inside(path: Path, lake: str) -> bool:
 def _columns(name: str, path: Path, kind: Format, schema: Any, dialect: Dialect) -> dict[str, Json]:
     """The columns as they are stored: all of them are optional, because the files are not validated."""
     if schema is None:
-        schema = TEXT_SCHEMA if kind is Format.TEXT else inferred(_told_by(name, path, kind), dialect)
+        schema = (
+            TEXT_SCHEMA if kind is Format.TEXT else infer_columns(_list_for_schema(name, path, kind), dialect)
+        )
     columns = schema_of(schema)
     require_sound(columns, name)
     optional = [field.model_copy(update={"required": False}) for field in columns.fields]
@@ -148,14 +150,14 @@ def _columns(name: str, path: Path, kind: Format, schema: Any, dialect: Dialect)
     return fields
 
 
-def _told_by(name: str, path: Path, kind: Format) -> tuple[SourceFile, ...]:
+def _list_for_schema(name: str, path: Path, kind: Format) -> tuple[SourceFile, ...]:
     try:
-        return listed(name, path, kind)
+        return list_files(name, path, kind)
     except StorageError as error:
         raise InvalidInputError(error.problem, "specify the columns with schema= or --schema") from error
 
 
-def listed(name: str, path: Path, kind: Format) -> tuple[SourceFile, ...]:
+def list_files(name: str, path: Path, kind: Format) -> tuple[SourceFile, ...]:
     """The files of a format in a directory, sorted by name, without hidden ones (`.x`, `_x`).
 
     A host mount includes all subdirectories except lakes; a CSV mount includes only the directory itself.
@@ -208,7 +210,7 @@ class Mounted:
         """The current files. Raises `InvalidInputError` unless this handle is allowed to read them."""
         directory = self.definition.directory
         self.roots.require(self.name, directory)
-        found = listed(self.name, Path(directory), self.definition.format)
+        found = list_files(self.name, Path(directory), self.definition.format)
         for file in found:
             self.roots.require_file(self.name, directory, file.path)
         return found

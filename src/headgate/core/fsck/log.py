@@ -359,7 +359,7 @@ def _wrong_checkpoint(held: LakeState, state: LakeState, certain: bool) -> str |
 # --- what is left in the log --------------------------------------------------------------------------------
 
 
-def told_leftovers(keys: Iterable[str]) -> list[Finding]:
+def judge_leftovers(keys: Iterable[str]) -> list[Finding]:
     """One note for all objects in the log that belong to no version."""
     left = sorted(keys)
     if not left:

@@ -60,12 +60,12 @@ def commit_event(record: Record, lake_id: str, place: str, root: str) -> CommitE
         txid=record.txid.text,
         kind=record.kind,
         descriptor=descriptor(record),
-        tables=tuple(_told(table, root) for table in record.tables),
+        tables=tuple(_described(table, root) for table in record.tables),
         paths={path: change.to_json() for path, change in record.paths.items()},
     )
 
 
-def _told(table: TableCommit, root: str) -> dict[str, Json]:
+def _described(table: TableCommit, root: str) -> dict[str, Json]:
     told: dict[str, Json] = {
         "name": table.name,
         "uuid": table.table.uuid,

@@ -39,7 +39,7 @@ class Needed:
 
 
 @dataclass
-class Litter:
+class Unreferenced:
     """What can be deleted.
 
     `of_dead` are objects of transactions that must be cancelled first, by transaction.
@@ -59,14 +59,16 @@ class Owners:
     running: Collection[TxId]
 
 
-def find_litter(found: Iterable[Found], needed: Needed, owners: Owners, before: datetime | None) -> Litter:
+def find_unreferenced(
+    found: Iterable[Found], needed: Needed, owners: Owners, before: datetime | None
+) -> Unreferenced:
     """The objects that nothing references and nothing can come to reference.
 
     Only those written before a point in time, or all with None. Objects of a transaction that is not in the
     log are included only if all of its objects are that old; otherwise it is still running. Objects whose
     names Headgate did not assign are left alone.
     """
-    litter, young = Litter(), set[TxId]()
+    unreferenced, young = Unreferenced(), set[TxId]()
     of_dead: dict[TxId, list[Found]] = {}
     for one in found:
         key = summed(one.key)
@@ -77,18 +79,18 @@ def find_litter(found: Iterable[Found], needed: Needed, owners: Owners, before: 
             continue
         if owner is None or owner in owners.committed or owner in owners.cancelled:
             if is_old:
-                litter.objects[one.key] = one.size_bytes
-            litter.spared += not is_old
+                unreferenced.objects[one.key] = one.size_bytes
+            unreferenced.spared += not is_old
             continue
         of_dead.setdefault(owner, []).append(one)
         if not is_old or owner in owners.running:
             young.add(owner)
     for owner, objects in of_dead.items():
         if owner in young:
-            litter.spared += len(objects)
+            unreferenced.spared += len(objects)
         else:
-            litter.of_dead[owner] = {one.key: one.size_bytes for one in objects}
-    return litter
+            unreferenced.of_dead[owner] = {one.key: one.size_bytes for one in objects}
+    return unreferenced
 
 
 def _is_older(one: Found, before: datetime) -> bool:

@@ -43,8 +43,8 @@ from headgate.iceberg.format.block_bounds import (
     Range,
     Ranges,
     around,
+    columns_with_bounds,
     ranges_of,
-    told_columns,
 )
 from headgate.iceberg.format.container import Container, PlainFile, read_long, split
 from headgate.iceberg.format.data_file import (
@@ -503,7 +503,7 @@ def _entry_form(schema: Schema, spec: PartitionSpec) -> _EntryForm:
         avro = AvroSchemaConversion().iceberg_to_avro(iceberg, schema_name="manifest_entry")
         names = tuple(field["name"] for field in _partition_record(avro)["fields"])
         parsed = fastavro.parse_schema(avro)
-        known = _forms[key] = _EntryForm(parsed, _text_in_headers(parsed), names, told_columns(schema))
+        known = _forms[key] = _EntryForm(parsed, _text_in_headers(parsed), names, columns_with_bounds(schema))
     return known
 
 

@@ -36,7 +36,7 @@ LONGEST_COLUMN, LONGEST_BOUND = 64, 11
 """In the text of a header: of a column, and of each of its bounds, in characters."""
 
 
-def told_columns(schema: Schema) -> tuple[int, ...]:
+def columns_with_bounds(schema: Schema) -> tuple[int, ...]:
     """The columns of a table that blocks have bounds of."""
     fields = index_by_id(schema)
     numbered = (number for number, field in fields.items() if isinstance(field.field_type, NUMBERED))

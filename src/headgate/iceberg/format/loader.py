@@ -196,13 +196,13 @@ class TableLoader:
         ]
         return self.driver.fetch_at_once(tasks)
 
-    def listed(self, manifests: Iterable[Manifest], metadata: TableMetadata) -> list[Listed]:
+    def read_listed(self, manifests: Iterable[Manifest], metadata: TableMetadata) -> list[Listed]:
         """The contents of each manifest of the table, for a merge; in encoded form where possible."""
         return self.driver.fetch_at_once(
-            [partial(self._listed_in, manifest, metadata) for manifest in manifests]
+            [partial(self._read_listed, manifest, metadata) for manifest in manifests]
         )
 
-    def _listed_in(self, manifest: Manifest, metadata: TableMetadata) -> Listed:
+    def _read_listed(self, manifest: Manifest, metadata: TableMetadata) -> Listed:
         known = self._entries.get(manifest.path)
         if known is not None and not manifest.existing_files:
             return Listed(known)

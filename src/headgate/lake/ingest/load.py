@@ -10,7 +10,7 @@ from pyiceberg.schema import Schema
 
 from headgate.errors import InvalidInputError, NotFoundError
 from headgate.files.csv_file import Dialect
-from headgate.files.rows import FileRows, OnProgress, inferred
+from headgate.files.rows import FileRows, OnProgress, infer_columns
 from headgate.files.source import SourceFile, find_sources
 from headgate.iceberg.schema.partitions import parse_partition_by, written_terms
 from headgate.model.named_object import Format
@@ -103,7 +103,7 @@ def _through_arrow(
     writer = existing(tx, table, options)
     created = writer is None
     if writer is None:
-        schema = options.schema or inferred(sources, options.dialect)
+        schema = options.schema or infer_columns(sources, options.dialect)
         writer = tx.create_table(table, schema, partition_by=options.partition_by)
     rows = FileRows(table, writer.schema, sources, options.dialect, on_progress).reader()
     if options.overwrite and not created:

@@ -97,7 +97,7 @@ def fetch_found(
     """
     told = (*located.columns(), kind, met, "false" if image is None else f"{image} IS NOT NULL")
     inside = [] if image is None else [f"{image}.*"]
-    every, images = _fetched(found, told, inside, schema)
+    every, images = _fetch(found, told, inside, schema)
     shown, positions, kinds, numbers_met, have_images = every.columns
     changed = kinds.is_valid()
     encoded = shown.filter(changed).combine_chunks().dictionary_encode()
@@ -115,16 +115,16 @@ def fetch_found(
 
 def fetch_source(rows: DataFrame, number: str, schema: Schema) -> SourceRows:
     """Fetches all rows of a source whose columns have the names and types of `schema`."""
-    told, values = _fetched(rows, (number,), [quoted(field.name) for field in schema.fields], schema)
+    told, values = _fetch(rows, (number,), [quoted(field.name) for field in schema.fields], schema)
     return SourceRows(told.column(0), values)
 
 
 def fetch_images(rows: DataFrame, image: str, schema: Schema) -> pa.Table:
     """Fetches the column `image`, which holds structs with the columns of `schema`."""
-    return _fetched(rows, (), [f"{image}.*"], schema)[1]
+    return _fetch(rows, (), [f"{image}.*"], schema)[1]
 
 
-def _fetched(
+def _fetch(
     rows: DataFrame, told: Sequence[str], columns: Sequence[str], schema: Schema
 ) -> tuple[pa.Table, pa.Table]:
     """Fetches `told`, which is SQL, and `columns`, which are those of `schema` if there are any.
@@ -179,7 +179,7 @@ class Kept:
         return self.rows.coalesce(1) if self.tasks == 1 else self.rows
 
 
-def kept(rows: DataFrame) -> Kept:
+def keep(rows: DataFrame) -> Kept:
     """Computes the rows, now and once."""
     done = rows.localCheckpoint()
     info = _storage(done)

@@ -37,7 +37,7 @@ from headgate.iceberg.predicate.bound import Always
 from headgate.iceberg.scan.engine import KeyRange, RowChange, Wanted
 from headgate.iceberg.scan.planning import Plan, PlannedFile
 from headgate.spark.change.assignment import Scope, expression, require_columns
-from headgate.spark.change.kept_rows import Kept, SourceRows, fetch_images, fetch_source, is_little, kept
+from headgate.spark.change.kept_rows import Kept, SourceRows, fetch_images, fetch_source, is_little, keep
 from headgate.spark.change.key_range import HeldKeys, held_keys
 from headgate.spark.change.row_changes import IMAGE, SparkChanges
 from headgate.spark.fitting import fitted, quoted, type_differences
@@ -68,7 +68,7 @@ class SparkMerge(SparkChanges):
         """The rows of the source, each with a number."""
         numbered = self.given.select("*", sf.monotonically_increasing_id().alias(self._row))
         with self._doing("compute the source"):
-            return kept(numbered)
+            return keep(numbered)
 
     @cached_property
     def _source_rows(self) -> SourceRows | None:
@@ -117,29 +117,29 @@ class SparkMerge(SparkChanges):
                 self._require_keys(keys)
         # Not as SQL: with one setting, Spark reads quoted names as patterns.
         same = [sf.col(f"{TABLE}.{quoted(key)}") == sf.col(f"{SOURCE}.{quoted(key)}") for key in keys]
-        return self._merged(plan, replace(upsert_spec(keys), on=reduce(Column.__and__, same)), held.range)
+        return self._merge(plan, replace(upsert_spec(keys), on=reduce(Column.__and__, same)), held.range)
 
     def merge_rows(self, plan: Plan, spec: MergeSpec) -> RowChange:
         if spec.of(Match.NOT_MATCHED_BY_SOURCE):
-            return self._merged(plan, spec, KeyRange())
-        return self._merged(plan, spec, self.keys(self.matching(spec.on)))
+            return self._merge(plan, spec, KeyRange())
+        return self._merge(plan, spec, self.keys(self.matching(spec.on)))
 
-    def _merged(self, plan: Plan, spec: MergeSpec, keys: KeyRange) -> RowChange:
+    def _merge(self, plan: Plan, spec: MergeSpec, keys: KeyRange) -> RowChange:
         wanted = ALL_ROWS if keys.bound is None else Wanted(keys.bound, None, "the keys")
         with self._doing("find the rows that the merge changes"):
             located = self._located_by_number(plan.files, wanted)
-            found = kept(self._found(located, spec))
+            found = keep(self._found(located, spec))
         new = self._source_rows if _inserts_as_they_are(spec) else None
         if new is not None and is_little(self.spark, found):
-            return self._finished_here(located, found, spec, new)
+            return self._merge_here(located, found, spec, new)
         changed, inserted = at_once(
             self.spark,
             partial(self._changed, located, found, spec, plan.files),
-            partial(self._inserted, found, spec),
+            partial(self._write_inserted, found, spec),
         )
         return replace(changed, inserted=inserted)
 
-    def _finished_here(self, located: Located, found: Kept, spec: MergeSpec, new: SourceRows) -> RowChange:
+    def _merge_here(self, located: Located, found: Kept, spec: MergeSpec, new: SourceRows) -> RowChange:
         """The change, if both sides are small: this process writes all files."""
         few = self._few(located, found, self._action, has_images=bool(_updates(spec)), met=self._row)
         change, (images, inserted) = at_once(
@@ -156,7 +156,7 @@ class SparkMerge(SparkChanges):
         self, located: Located, found: Kept, spec: MergeSpec, files: Sequence[PlannedFile]
     ) -> RowChange:
         """The change to the rows of the table that were found."""
-        places, images = self._applied(located, found, files, self._action, has_images=bool(_updates(spec)))
+        places, images = self._apply(located, found, files, self._action, has_images=bool(_updates(spec)))
         return replace(self._row_change(located, found, places, spec), images=images)
 
     def _row_change(self, located: Located, found: Kept, places: Places, spec: MergeSpec) -> RowChange:
@@ -256,7 +256,7 @@ class SparkMerge(SparkChanges):
 
     # --- rows of the source -------------------------------------------------------------------------------
 
-    def _inserted(self, found: Kept, spec: MergeSpec) -> tuple[DataFile, ...]:
+    def _write_inserted(self, found: Kept, spec: MergeSpec) -> tuple[DataFile, ...]:
         """Writes the unmatched rows of the source that a clause inserts."""
         clauses = spec.of(Match.NOT_MATCHED)
         if not clauses:

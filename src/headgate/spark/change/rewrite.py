@@ -111,7 +111,7 @@ class SparkRewriter:
         """Rewrites groups of one window together."""
         into = replace(target, role=Role.CARRIED, window=groups[0].window)
         with self._doing(target, f"rewrite {len(groups)} groups of files (Spark)"):
-            return _Moving(self.spark, into, tuple(groups), clustering).done()
+            return _Moving(self.spark, into, tuple(groups), clustering).run()
 
     @contextmanager
     def _doing(self, target: Target, doing: str) -> Iterator[None]:
@@ -203,7 +203,7 @@ class _Moving:
     groups: tuple[RewriteGroup, ...]
     clustering: Clustering | None
 
-    def done(self) -> list[Rewritten]:
+    def run(self) -> list[Rewritten]:
         before = self._before()
         written = write_moved(self._destination(), self._in_files())
         after, files = self._after([file for _, file in written])
@@ -370,10 +370,14 @@ def added_up(contents: Iterable[Content]) -> Content:
 
 
 def _parts(struct: spark.StructType) -> list[Column]:
-    return [part for field in struct.fields for part in _told(sf.col(quoted(field.name)), field.dataType)]
+    return [
+        part
+        for field in struct.fields
+        for part in _value_and_null(sf.col(quoted(field.name)), field.dataType)
+    ]
 
 
-def _told(value: Column, kind: spark.DataType) -> list[Column]:
+def _value_and_null(value: Column, kind: spark.DataType) -> list[Column]:
     """A value, and whether it is null."""
     return [value.isNull(), _hashable(value, kind)]
 
@@ -381,7 +385,9 @@ def _told(value: Column, kind: spark.DataType) -> list[Column]:
 def _hashable(value: Column, kind: spark.DataType) -> Column:
     match kind:
         case spark.StructType():
-            inside = [part for field in kind.fields for part in _told(value[field.name], field.dataType)]
+            inside = [
+                part for field in kind.fields for part in _value_and_null(value[field.name], field.dataType)
+            ]
             return sf.struct(*(part.alias(f"p{number}") for number, part in enumerate(inside)))
         case spark.ArrayType():
             return sf.transform(value, lambda element: _pair(element, kind.elementType))
@@ -392,7 +398,7 @@ def _hashable(value: Column, kind: spark.DataType) -> Column:
 
 
 def _pair(value: Column, kind: spark.DataType) -> Column:
-    return sf.struct(*(part.alias(f"p{number}") for number, part in enumerate(_told(value, kind))))
+    return sf.struct(*(part.alias(f"p{number}") for number, part in enumerate(_value_and_null(value, kind))))
 
 
 Z = "_headgate_z"

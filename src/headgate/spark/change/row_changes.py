@@ -18,7 +18,7 @@ from headgate.iceberg.format.positions import Positions
 from headgate.iceberg.scan.engine import RowChange, Wanted
 from headgate.iceberg.scan.planning import PlannedFile
 from headgate.spark.change.assignment import Scope
-from headgate.spark.change.kept_rows import FoundRows, Kept, fetch_found, is_little, kept
+from headgate.spark.change.kept_rows import FoundRows, Kept, fetch_found, is_little, keep
 from headgate.spark.fitting import fitted, quoted
 from headgate.spark.jobs import analysed, at_once, described, translated
 from headgate.spark.read.row_locations import Gathered, Located, Places
@@ -42,7 +42,7 @@ class SparkChanges:
     def find_rows(self, files: Sequence[PlannedFile], wanted: Wanted) -> Positions:
         with self._doing("find the rows to delete"):
             located = self._located(files, wanted)
-            return located.gathered(located.rows).of({0})
+            return located.gather(located.rows).of({0})
 
     def update_rows(
         self, files: Sequence[PlannedFile], wanted: Wanted, values: Mapping[str, Expression]
@@ -55,8 +55,8 @@ class SparkChanges:
             )
             with analysed("the values", scope.known):
                 rows = located.rows.select(*located.columns(), image.alias(IMAGE))
-            found = kept(rows)
-        places, images = self._applied(located, found, files)
+            found = keep(rows)
+        places, images = self._apply(located, found, files)
         return RowChange(updated=places.of({0}), images=images)
 
     def write_again(self, files: Sequence[PlannedFile], role: Role) -> tuple[DataFile, ...]:
@@ -64,7 +64,7 @@ class SparkChanges:
         scan = Scan(self.target.loader, tuple(files), metadata, metadata.schema)
         return self._write(scan.frame(self.spark), role)
 
-    def _applied(
+    def _apply(
         self,
         located: Located,
         found: Kept,
@@ -83,7 +83,7 @@ class SparkChanges:
         # Concurrently: each job is small, and spends most of its time outside of its tasks.
         return at_once(
             self.spark,
-            partial(self._gathered, located, found, kind),
+            partial(self._gather, located, found, kind),
             partial(self._images, located, found, files) if has_images else _no_files,
         )
 
@@ -98,9 +98,9 @@ class SparkChanges:
     def _images_of(self, few: FoundRows) -> tuple[DataFile, ...]:
         return ArrowChanges(self.target).images(few.origins(), few.images)
 
-    def _gathered(self, located: Located, found: Kept, kind: str) -> Gathered:
+    def _gather(self, located: Located, found: Kept, kind: str) -> Gathered:
         with self._doing("find the rows to change"):
-            return located.gathered(found.together(), kind)
+            return located.gather(found.together(), kind)
 
     def _images(self, located: Located, found: Kept, files: Sequence[PlannedFile]) -> tuple[DataFile, ...]:
         """Writes the images of found rows, separated by role: the image of a new row is a new row, too."""

@@ -54,7 +54,7 @@ def _joined(
     files: dict[str, DataFile] = {rows.file.path: rows.file for rows in changed}
     planned = tuple(PlannedFile(file, 0, False) for file in files.values())
     located = Scan(loader, planned, metadata, schema).located(spark)
-    told = spark.createDataFrame(_told(changed, located.shown()))
+    told = spark.createDataFrame(_change_table(changed, located.shown()))
     file, position = map(sf.col, located.columns())
     same = file == sf.col(_PATH)
     if changed[0].rows is not None:
@@ -64,7 +64,7 @@ def _joined(
     return found.select(*(sf.col(quoted(field.name)) for field in schema.fields), CHANGE_TYPE, VERSION)
 
 
-def _told(changed: Sequence[ChangedRows], shown: Mapping[str, tuple[str, ...]]) -> pa.Table:
+def _change_table(changed: Sequence[ChangedRows], shown: Mapping[str, tuple[str, ...]]) -> pa.Table:
     """The change to each file or row, by the names that Spark may use for the files."""
     tables = []
     for rows in changed:

@@ -36,7 +36,7 @@ def file_frame(
             return _csv_by_header(spark, place, sources, dialect, struct)
         case Format.PARQUET:
             for source in sources:
-                present = parquet_file.sampled_schema(source)
+                present = parquet_file.infer_schema(source)
                 fitted(present.empty_table(), schema, f"{place} ({source})")
     return read_files(spark, sources, file_options(sources[0], dialect), struct)
 

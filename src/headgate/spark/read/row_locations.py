@@ -61,7 +61,7 @@ class Located:
         rows = self.rows.withColumn(self.file, sf.crc32(self.file))
         return replace(self, rows=rows, path=path, shown=lambda: numbers)
 
-    def gathered(self, found: DataFrame, kind: str = "0") -> Gathered:
+    def gather(self, found: DataFrame, kind: str = "0") -> Gathered:
         """The locations of found rows, which have the columns of `columns`.
 
         Each has the kind that `kind`, which is SQL, computes; rows whose kind is null are only counted. Each

@@ -83,7 +83,7 @@ class HadoopStore:
         self._process = os.getpid()
         self._java = _Java(context._jvm)
         with translated(f"cannot reach {clean_text(url)}"):
-            configuration = _configured(self._java, context._jsc.hadoopConfiguration())
+            configuration = _configure(self._java, context._jsc.hadoopConfiguration())
             place = self._java.path(url)
             self._files = self._java.file_context.getFileContext(place.toUri(), configuration)
             self._url = _plain(self._files.makeQualified(place).toUri())
@@ -165,7 +165,7 @@ class HadoopStore:
         doing = f"cannot rename {self._url}/{source} to {target}"
         with translated(doing):
             for _ in range(TRIES_TO_ENTER_DIRECTORY):
-                moved = self._moved(old, new, doing)
+                moved = self._try_move(old, new, doing)
                 if moved is not None:
                     return moved
                 self._files.mkdir(new.getParent(), None, True)
@@ -186,11 +186,11 @@ class HadoopStore:
             return Page(tuple(sorted(keys_below(self._entries, prefix, after or ""))), complete=True)
 
     def list_times(self, prefix: str, after: str | None = None) -> TimedPage:
-        found = sorted(self._stored(prefix, partial=False), key=lambda one: one.key)
+        found = sorted(self._list(prefix, partial=False), key=lambda one: one.key)
         return TimedPage(tuple(one for one in found if one.key > (after or "")), complete=True)
 
     def leftovers(self, prefix: str) -> tuple[Stored, ...]:
-        return tuple(self._stored(prefix, partial=True))
+        return tuple(self._list(prefix, partial=True))
 
     def remove_leftover(self, key: str) -> None:
         if not _is_partial(checked_key(key).rpartition("/")[2]):
@@ -200,15 +200,15 @@ class HadoopStore:
         with translated(f"cannot delete {self._url}/{key}"):
             self._remove(self._java.path(f"{self._url}/{key}"))
 
-    def _stored(self, prefix: str, *, partial: bool) -> list[Stored]:
+    def _list(self, prefix: str, *, partial: bool) -> list[Stored]:
         """The files below a prefix: only half-written ones, or all others."""
         self._refuse_colon(checked_prefix(prefix))
         self._require_own_process()
         self.require_inside([prefix.rstrip("/")])
         with translated(f"cannot list {self._url}/{prefix}"):
-            return list(self._stored_below(prefix, partial))
+            return list(self._list_below(prefix, partial))
 
-    def _stored_below(self, prefix: str, partial: bool) -> Iterator[Stored]:
+    def _list_below(self, prefix: str, partial: bool) -> Iterator[Stored]:
         directory = self._java.path(f"{self._url}/{prefix}")
         try:
             statuses = self._files.util().listStatus(directory)
@@ -218,7 +218,7 @@ class HadoopStore:
             raise
         for entry, status in zip(self._java.named(statuses), statuses, strict=True):
             if entry.is_directory and not self._is_link(f"{prefix}{entry.name}"):
-                yield from self._stored_below(f"{prefix}{entry.name}/", partial)
+                yield from self._list_below(f"{prefix}{entry.name}/", partial)
             elif _is_partial(entry.name) is partial:
                 written = datetime.fromtimestamp(status.getModificationTime() / 1000, UTC)
                 yield Stored(f"{prefix}{entry.name}", int(status.getLen()), written)
@@ -269,7 +269,7 @@ class HadoopStore:
         finally:
             stream.close()
 
-    def _moved(self, old: Any, new: Any, doing: str) -> bool | None:
+    def _try_move(self, old: Any, new: Any, doing: str) -> bool | None:
         """Tries to move once. Returns None if the directory of `new` is missing."""
         if not self._is_file(old):
             return False
@@ -465,7 +465,7 @@ def _array(jvm: Any, kind: str, *values: Any) -> Any:
     return array
 
 
-def _configured(java: _Java, of_session: Any) -> Any:
+def _configure(java: _Java, of_session: Any) -> Any:
     configuration = java.configuration(of_session)
     for name, value in CLIENT.items():
         sources = configuration.getPropertySources(name)

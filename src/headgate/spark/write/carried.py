@@ -27,7 +27,7 @@ from headgate.log.driver import Driver
 from headgate.spark.fitting import handed_over, to_be_handed_over
 from headgate.spark.reach import hadoop_directory
 from headgate.spark.write.layout import WriteLayout
-from headgate.spark.write.native import COMMITTER, collected
+from headgate.spark.write.native import COMMITTER, collect_files
 from headgate.spark.write.partitioning import directory_columns
 from headgate.storage.capabilities import RenameNoReplace
 
@@ -84,7 +84,7 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     writer = texts.write.mode("append").options(**COMMITTER, **TEXT_WRITER)
     writer.text(hadoop_directory(df.sparkSession, driver.store, attempt))
     give_names(driver, attempt)
-    return collected(driver, metadata, attempt)
+    return collect_files(driver, metadata, attempt)
 
 
 def _named(encoding: FileEncoding) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -110,7 +110,7 @@ def _native(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile]]:
         writer.parquet(f"{place}/{GROUP}=0")
     else:
         ready.write.mode("append").options(**COMMITTER, **options).partitionBy(GROUP).parquet(place)
-    return _collected(to, attempt)
+    return _collect(to, attempt)
 
 
 def _carried(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile]]:
@@ -125,10 +125,10 @@ def _carried(to: Destination, rows: DataFrame) -> list[tuple[int, DataFile]]:
     writer = texts.write.mode("append").options(**COMMITTER, **TEXT_WRITER).partitionBy(GROUP)
     writer.text(hadoop_directory(rows.sparkSession, target.driver.store, attempt))
     give_names(target.driver, attempt)
-    return _collected(to, attempt)
+    return _collect(to, attempt)
 
 
-def _collected(to: Destination, attempt: str) -> list[tuple[int, DataFile]]:
+def _collect(to: Destination, attempt: str) -> list[tuple[int, DataFile]]:
     """The files in the directory of an attempt, made durable."""
     driver, metadata = to.target.driver, to.target.metadata
     keys = [key for key in driver.keys(f"{attempt}/") if key.endswith(".parquet")]
@@ -205,13 +205,13 @@ class MovedEncoding:
             if growing is not None and (
                 growing[0] != group or growing[1].expected_bytes >= self.target_file_bytes
             ):
-                yield growing[0], growing[1].encoded()
+                yield growing[0], growing[1].close()
                 growing = None
             if growing is None:
                 growing = group, _Growing(self.form)
             growing[1].add(rows)
         if growing is not None:
-            yield growing[0], growing[1].encoded()
+            yield growing[0], growing[1].close()
 
     def _by_group(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
         paths = pa.array(self.origins, pa.string())
@@ -274,7 +274,7 @@ class _Growing:
         if self.waiting_bytes >= ROW_GROUP_BYTES:
             self._encode()
 
-    def encoded(self) -> bytes:
+    def close(self) -> bytes:
         """The whole file."""
         if self.waiting:
             self._encode()

@@ -41,10 +41,10 @@ def write(target: Target, df: DataFrame, layout: WriteLayout) -> tuple[DataFile,
     if directories:
         writer = writer.partitionBy(*directories)
     writer.parquet(hadoop_directory(df.sparkSession, driver.store, attempt))
-    return collected(driver, metadata, attempt)
+    return collect_files(driver, metadata, attempt)
 
 
-def collected(driver: Driver, metadata: TableMetadata, attempt: str) -> tuple[DataFile, ...]:
+def collect_files(driver: Driver, metadata: TableMetadata, attempt: str) -> tuple[DataFile, ...]:
     """The files in the directory of an attempt, made durable."""
     keys = [key for key in driver.keys(f"{attempt}/") if key.endswith(".parquet")]
     if isinstance(driver.store, MakeDurable):

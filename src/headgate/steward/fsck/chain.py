@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from headgate.core.history.fold import follow
 from headgate.errors import CorruptLakeError, UnsupportedError
-from headgate.log.checkpoints import listed_checkpoints
+from headgate.log.checkpoints import list_checkpoints
 from headgate.log.driver import Driver
 from headgate.log.head import RECORDS_AT_ONCE, Chain, FollowLog, NotFound
 from headgate.log.layout import (
@@ -84,7 +84,7 @@ class _Search:
         holes: list[Version] = []
         states: list[LakeState] = []
         while start is not None:  # each time from a higher checkpoint
-            agreed = self._agreed(start)
+            agreed = self._read_agreed(start)
             found = self._longest(agreed[-1])
             links += found
             states = [*agreed, *(link.after for link in found)]
@@ -95,9 +95,9 @@ class _Search:
 
     # --- the records of the log ---------------------------------------------------------------------------
 
-    def _agreed(self, start: LakeState) -> list[LakeState]:
+    def _read_agreed(self, start: LakeState) -> list[LakeState]:
         """The states from `start` on, up to the last version that its control entry does not contradict."""
-        states = self._followed(start)
+        states = self._follow(start)
         entries = ControlEntries(self.driver)
         while len(states) > 1:
             entry = entries.read(states[-1].version)
@@ -106,7 +106,7 @@ class _Search:
             states.pop()
         return list(states)
 
-    def _followed(self, start: LakeState) -> deque[LakeState]:
+    def _follow(self, start: LakeState) -> deque[LakeState]:
         """The states from `start` to the first record that is missing or does not follow."""
         states = deque([start], maxlen=STATES_KEPT)
 
@@ -149,7 +149,7 @@ class _Search:
         if found:
             yield from found
             return
-        proposed = self._proposed(state)
+        proposed = self._read_proposal(state)
         link = None if proposed is None else self._link(state, proposed, earlier)
         if link is not None:
             yield link
@@ -171,7 +171,7 @@ class _Search:
         if data is not None:
             yield data
 
-    def _proposed(self, state: LakeState) -> bytes | None:
+    def _read_proposal(self, state: LakeState) -> bytes | None:
         """The proposal with the highest ballot: if any proposal was decided, it is this one."""
         ballots = proposals(self.driver, layout_named(state.next_strategy), state.version.next())
         key = max(ballots, key=ballots.__getitem__, default=None)
@@ -181,7 +181,7 @@ class _Search:
 
     def _bridge(self, above: Version) -> LakeState | None:
         """The newest checkpoint above a version whose record is there: opening begins at it."""
-        for version in sorted(listed_checkpoints(self.driver, above=above), reverse=True):
+        for version in sorted(list_checkpoints(self.driver, above=above), reverse=True):
             state = checkpoint_at(self.driver, version)
             if state is None or state.identity != self.genesis.identity:
                 continue

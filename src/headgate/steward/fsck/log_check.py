@@ -25,7 +25,7 @@ from headgate.core.fsck.log import (
     SeenVersion,
     judge_creation,
     judge_identity,
-    told_leftovers,
+    judge_leftovers,
 )
 from headgate.errors import CorruptLakeError, NotFoundError, UnsupportedError
 from headgate.log.layout import (
@@ -98,11 +98,11 @@ class LogCheck:
         judge = LogJudge(beginning.state, RECORD_ZERO, now)
         self._walk(judge, records, control)
         judge.end()
-        self._derived(judge, control, beginning)
+        self._judge_derived(judge, control, beginning)
         self._announcements(announced, judge)
         strays = [key for key in keys if key not in judge.leftovers and _is_left(key, judge.head)]
         found = [*beginning.findings, *judge.findings, *self.findings]
-        found += told_leftovers([*judge.leftovers, *strays])
+        found += judge_leftovers([*judge.leftovers, *strays])
         return LoggedLake(beginning, judge, tuple(found), self.entry_count)
 
     # --- the beginning ------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class LogCheck:
         if judged.entry is not None and judged.entry.hooks:
             self.entries[version] = judged.entry
 
-    def _derived(self, judge: LogJudge, control: Control, beginning: Beginning) -> None:
+    def _judge_derived(self, judge: LogJudge, control: Control, beginning: Beginning) -> None:
         divisor = None if beginning.identity is None else beginning.identity.divisor
         self.findings += judge_control(control, judge.head, divisor)
         self.findings += judge_outbox(control, judge, self.entries, judge.head)

@@ -62,7 +62,7 @@ class PublishedFiles:
     """The keys of the metadata that attempts at versions wrote. What was published is a copy of one."""
 
     @classmethod
-    def listed(cls, driver: Driver) -> PublishedFiles:
+    def read(cls, driver: Driver) -> PublishedFiles:
         keys = driver.keys(TABLES)
         return cls(driver, tuple(published_in(keys)), tuple(filter(_ATTEMPT.fullmatch, keys)))
 

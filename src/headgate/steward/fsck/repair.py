@@ -38,7 +38,7 @@ from headgate.core.history.fold import empty_state, follow
 from headgate.errors import CommitUnknownError, CorruptLakeError, UnsupportedError
 from headgate.iceberg.format.loader import TableLoader
 from headgate.log.attempts import transaction_in
-from headgate.log.checkpoints import Checkpoints, listed_checkpoints
+from headgate.log.checkpoints import Checkpoints, list_checkpoints
 from headgate.log.driver import Driver
 from headgate.log.genesis import read_identity
 from headgate.log.layout import (
@@ -102,9 +102,9 @@ class Repair:
     given_up: list[CutOut] = field(default_factory=list)
 
     def run(self) -> RepairReport:
-        steward = closed_steward(self.driver)
+        steward = steward_without_opening(self.driver)
         remains = surviving_chain(self.driver, steward.checkpoints.genesis)
-        published = PublishedFiles.listed(self.driver)
+        published = PublishedFiles.read(self.driver)
         last = max(self._last_sign(), published.newest())
         if remains.links or last > remains.end.version:
             self._recover_again(steward, remains)
@@ -156,10 +156,10 @@ class Repair:
 
     def _last_sign(self) -> Version:
         """The newest version with any trace: a record, a marker, a control entry, a checkpoint."""
-        logged = max((*self._logged(), *listed_checkpoints(self.driver)), default=GENESIS)
+        logged = max((*self._list_logged(), *list_checkpoints(self.driver)), default=GENESIS)
         return next(self._receipts(above=logged), logged)
 
-    def _logged(self) -> Iterator[Version]:
+    def _list_logged(self) -> Iterator[Version]:
         for key in self.driver.keys(LOG):
             version = record_version(key) or TRACKER.indexed_version(key)
             if version is not None:
@@ -168,7 +168,7 @@ class Repair:
     def _receipts(self, above: Version) -> Iterator[Version]:
         """The versions with a readable control entry, newest first."""
         entries = ControlEntries(self.driver)
-        yield from (one for one in sorted(entries.written_above(above), reverse=True) if entries.read(one))
+        yield from (one for one in sorted(entries.list_above(above), reverse=True) if entries.read(one))
 
     def _transaction_at(self, version: Version, published: PublishedFiles) -> str | None:
         """The transaction of a version that is missing, if anything that is left of it names one."""
@@ -350,7 +350,7 @@ class Repair:
         )
 
 
-def closed_steward(driver: Driver) -> Steward:
+def steward_without_opening(driver: Driver) -> Steward:
     """The steward of a lake without opening it, because it may not open."""
     identity, data = read_identity(driver)
     genesis = empty_state(identity, data)

@@ -11,7 +11,7 @@ from functools import partial
 
 from pyroaring import BitMap64
 
-from headgate.arrow.pages import decoded_rows
+from headgate.arrow.pages import decode_rows
 from headgate.core.fsck.kinds import Trouble, finding, trouble_with
 from headgate.core.fsck.tables import SeenDeletes, SeenFile, judge_deletes, judge_rows
 from headgate.errors import StorageError
@@ -52,12 +52,12 @@ class RowCheck:
             self._table(table)
 
     def _data(self, key: str, file: SeenFile) -> list[Finding]:
-        found = attempt(partial(self._decoded, key, file))
+        found = attempt(partial(self._decode, key, file))
         return [finding("file-unreadable", key, found.problem)] if isinstance(found, Trouble) else found
 
-    def _decoded(self, key: str, file: SeenFile) -> list[Finding]:
+    def _decode(self, key: str, file: SeenFile) -> list[Finding]:
         try:
-            rows = decoded_rows(self.tables.sight.driver, key, file.path, file.size_bytes)
+            rows = decode_rows(self.tables.sight.driver, key, file.path, file.size_bytes)
         except StorageError as error:  # the file itself may be fine
             return [trouble_with(key, Trouble(error.problem))]
         return judge_rows(key, file, rows)

@@ -322,7 +322,7 @@ class PublishedCheck:
             if file.version <= head or not self._is_decided(file.version.number):
                 wrong.setdefault(file.location, []).append(file)
         return [
-            finding("published-beyond", files[0].key, _told_beyond(files, head)) for files in wrong.values()
+            finding("published-beyond", files[0].key, _beyond_text(files, head)) for files in wrong.values()
         ]
 
     def _by_place(self) -> Mapping[str, dict[int, TableVersion]]:
@@ -348,13 +348,13 @@ class PublishedCheck:
         found = judge_hint(Hint(key, table.version.number, known), data, self.judge.head.number)
         wrong = any(one.is_damage for one in found)
         if number in versions and number is not None and not wrong:
-            found = [*found, *self._published(versions[number], is_named=True)]
+            found = [*found, *self._check_published(versions[number], is_named=True)]
         if number != table.version.number and self.judge.complete:
             # The newest, too: it differs if it is of a version that was lost.
-            found = [*found, *self._published(table, is_named=False)]
+            found = [*found, *self._check_published(table, is_named=False)]
         return found
 
-    def _published(self, table: TableVersion, is_named: bool) -> list[Finding]:
+    def _check_published(self, table: TableVersion, is_named: bool) -> list[Finding]:
         key = published_key(table.ref.location, table.version)
         data = self.sight.get(key)
         if isinstance(data, Trouble):
@@ -372,7 +372,7 @@ class PublishedCheck:
         return any(isinstance(data, bytes) for data in self.sight.get_all(keys))
 
 
-def _told_beyond(files: Sequence[PublishedFile], head: Version) -> str:
+def _beyond_text(files: Sequence[PublishedFile], head: Version) -> str:
     versions = ", ".join(str(file.version) for file in files[:SHOWN])
     more = "" if len(files) <= SHOWN else f" and {len(files) - SHOWN} more"
     return f"versions {versions}{more} were published, but the log, which ends at {head}, does not have them"

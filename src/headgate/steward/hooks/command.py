@@ -51,7 +51,7 @@ class Command:
         with TemporaryFile() as told, TemporaryFile() as said:
             told.write(event.encode() + b"\n")
             told.seek(0)
-            code = self._ended(Program(self.arguments, told, said), said)
+            code = self._run_program(Program(self.arguments, told, said), said)
             if code:
                 how = f"failed with exit code {code}" if code > 0 else f"was killed by signal {-code}"
                 raise HookFailedError(f"{self._program} {how}{_tail(said)}")
@@ -63,7 +63,7 @@ class Command:
     def _program(self) -> str:
         return without_secrets(self.arguments)[0]
 
-    def _ended(self, program: Program, said: IO[bytes]) -> int | None:
+    def _run_program(self, program: Program, said: IO[bytes]) -> int | None:
         def kill() -> str:
             program.kill()
             return f"{self._program} was killed{_tail(said)}"

@@ -111,7 +111,7 @@ class HookOrder:
             return self._asking(name, below, floor)
         # All versions up to the mark have control entries, and the outbox names those with open hooks.
         mark = min(self.entries.read_recovered(), below)
-        return self._asking(name, below, mark) or self._left_open(name, rules, mark)
+        return self._asking(name, below, mark) or self._find_open(name, rules, mark)
 
     def _asking(self, name: str, newest: Version, floor: Version) -> Version | None:
         """The newest version above `floor` and up to `newest` whose record names a hook."""
@@ -124,7 +124,7 @@ class HookOrder:
                     return record.version
         return None
 
-    def _left_open(self, name: str, rules: Rules, until: Version) -> Version | None:
+    def _find_open(self, name: str, rules: Rules, until: Version) -> Version | None:
         """The newest version up to `until` whose control entry leaves a hook to recovery."""
         old = [version for version in self.entries.outbox() if version <= until]
         entries = filter(None, self.entries.read_all(old[-OUTBOX_LOOK:]))

@@ -191,7 +191,7 @@ class HookRuns:
             # Before the first undo: if this process dies in between, recovery finishes the rest.
             keep(marked)
             after = self.runner.undo(event, marked)
-        self.ledger.ran(runs, after)
+        self.ledger.count_hooks(runs, after)
         return after
 
     def _again(self, runs: Sequence[HookRun]) -> tuple[HookRun, ...]:

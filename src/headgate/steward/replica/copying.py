@@ -86,7 +86,7 @@ class TableCopy:
         if metadata is None:
             self.expired.allow(commit.table.uuid, key)
             return Copied()
-        known = None if before is None else self._known(before)
+        known = None if before is None else self._find_known(before)
         moved, snapshot = self.move.metadata(metadata), _Snapshot()
         if metadata.snapshot is not None and (commit.snapshot_id is not None or known is None):
             snapshot = self._copy_snapshot(commit, metadata, known)
@@ -100,7 +100,7 @@ class TableCopy:
             self.target.remember(key, moved, snapshot.manifests, {})
         return copied
 
-    def _known(self, before: TableRef) -> TableMetadata | None:
+    def _find_known(self, before: TableRef) -> TableMetadata | None:
         """The table in the replica, if its snapshot exists there."""
         metadata = self.target.find_metadata(before.metadata)
         if metadata is None:
@@ -192,14 +192,14 @@ class TableCopy:
             return []
         paths = footprint.positions
         if paths is None:
-            paths = tuple(self._listed_positions(commit, added))
+            paths = tuple(self._list_positions(commit, added))
         known = {file.path for file in added}
         uris = (self.source.uri(f"{location}/{below_table(path)}") for path in paths)
         return [
             DataFile(uri, (), 0, 0, 0, content=Content.POSITION_DELETES) for uri in uris if uri not in known
         ]
 
-    def _listed_positions(self, commit: TableCommit, added: Sequence[DataFile]) -> Iterator[str]:
+    def _list_positions(self, commit: TableCommit, added: Sequence[DataFile]) -> Iterator[str]:
         """The same, if there were too many for the record: they are in the directory of the transaction."""
         names = {below_table(file.path).split("/")[1] for file in added}
         for name in sorted(names):

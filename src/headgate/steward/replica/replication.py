@@ -58,7 +58,7 @@ class Replicator:
         try:
             known = self._target is not None
             target, created = self._open_target(adopt)
-            return self._brought_up(_Run(self._source, target, progress, known), created, adopt)
+            return self._bring_up_to_date(_Run(self._source, target, progress, known), created, adopt)
         except StorageError as error:
             whole = (
                 ""
@@ -69,7 +69,7 @@ class Replicator:
             told = f"the replica at {self._driver.store.describe()}: {error.problem}{whole}"
             raise type(error)(told, error.next_step) from error
 
-    def _brought_up(self, run: _Run, created: bool, adopt: Fence | None) -> ReplicaReport:
+    def _bring_up_to_date(self, run: _Run, created: bool, adopt: Fence | None) -> ReplicaReport:
         try:
             return run.report(created)
         except DivergedError:
