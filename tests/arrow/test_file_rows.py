@@ -27,6 +27,7 @@ from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.object import ObjectStore
 from headgate.storage.requests import Get
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import counted
 
 ROWS_IN_GROUP = 4
@@ -270,8 +271,8 @@ def foreign(**columns: Any) -> bytes:
 )
 def test_a_file_that_is_not_of_the_table_is_named(data: bytes) -> None:
     table = filled([1, 2, 3])
-    ((file, store),) = [(file, table._lake._handle.driver.store) for file in table.files()]
-    store.put(table._lake._handle.loader().key(file.path), data)
+    ((file, store),) = [(file, Inspector(table._lake).store) for file in table.files()]
+    store.put(Inspector(table._lake).loader().key(file.path), data)
     fresh = Lake.open(store).table(table.name)
     for where in (None, "n > 1"):
         with pytest.raises(CorruptLakeError, match=r"cannot be read|has a column"):

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import headgate as hg
+from headgate.testing.inspector import Inspector
 from tests.cli.program import run, run_json
 
 DIVISOR = 4
@@ -100,7 +101,7 @@ def test_watching_goes_on_until_it_is_stopped(lake: hg.Lake) -> None:
         ended.cancel()
         watching.kill()
         watching.communicate()
-    assert not lake._handle.refresh().plans
+    assert not Inspector(lake).refresh().plans
     assert lake.timeline(pending=True) == ()
     assert lake.fsck(deep=True).ok
 
@@ -116,7 +117,7 @@ def test_the_hook_compacts_after_commits(lake: hg.Lake, tmp_path: Path) -> None:
     assert lake.version == 20
     assert [entry.kind for entry in lake.log(limit=3)] == ["commit", "plan", "commit"]
     assert lake.open_hooks() == ()
-    assert lake._handle.log.record(lake._handle.refresh().version).hooks == ()
+    assert Inspector(lake).handle.log.record(Inspector(lake).refresh().version).hooks == ()
     assert run("hooks", "list", lake.place, "--config", _wrong(tmp_path)).exit_code == 2
 
 

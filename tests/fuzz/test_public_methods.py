@@ -17,6 +17,7 @@ from headgate.errors import HeadgateError, InternalError
 from headgate.lake.lake_view import LakeView
 from headgate.lake.table import Table
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 from headgate.transaction.merge_builder import Merge
 from headgate.transaction.table_writer import TableWriter
 from headgate.transaction.transaction import Transaction
@@ -133,13 +134,13 @@ def test_whatever_is_given_only_errors_of_the_tree_are_raised(
     lake = new_lake()
     for _ in range(examples(ROUNDS) if signature.parameters.keys() - {"self"} else 1):
         call = hostile_call(name, signature, GOOD, dice)
-        before = hg.Lake.open(lake._handle.driver.store).version
+        before = hg.Lake.open(Inspector(lake).store).version
         with _owner(kind, lake) as (owner, then):
             accepted = attempt(call, owner, _nothing if name in ENDS else then)
         if accepted:
             lake = new_lake()
         else:
-            assert hg.Lake.open(lake._handle.driver.store).version == before, f"{kind.__name__}.{call}"
+            assert hg.Lake.open(Inspector(lake).store).version == before, f"{kind.__name__}.{call}"
 
 
 # --- functions, and values that callers make ---------------------------------------------------------------

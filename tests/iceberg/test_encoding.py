@@ -23,6 +23,7 @@ from headgate.iceberg.format.encoding import (
 from headgate.lake.lake import Lake
 from headgate.lake.table import Table
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 
 COUNT = 1000
 
@@ -210,7 +211,9 @@ def test_of_rows_that_are_still_to_come_nothing_is_known_but_what_the_schema_say
 
 
 def stored_by_differences(lake: Lake, table: Table) -> set[str]:
-    files = [lake._handle.driver.get(lake._handle.loader().key(file.path)) or b"" for file in table.files()]
+    files = [
+        Inspector(lake).driver.get(Inspector(lake).loader().key(file.path)) or b"" for file in table.files()
+    ]
     return set[str]().union(*map(by_differences, files))
 
 

@@ -19,6 +19,7 @@ from headgate.iceberg.format.container import assembled, split
 from headgate.iceberg.format.metadata import TableMetadata
 from headgate.iceberg.format.relocation import Relocation
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 
 MOVE = Relocation("memory://here", "s3://far/away")
 BACK = Relocation("s3://far/away", "memory://here")
@@ -68,10 +69,10 @@ def test_there_and_back_again_is_the_same_in_all_but_its_compression(kind: str) 
 @pytest.mark.parametrize("kind", PARTITIONS)
 def test_settled_entries_are_still_carried_unseen_and_their_checksums_hold(kind: str) -> None:
     lake, objects = objects_of(kind)
-    metadata = lake._handle.loader().metadata(found_table(lake._handle.refresh(), "a.b").metadata)
+    metadata = Inspector(lake).loader().metadata(found_table(Inspector(lake).refresh(), "a.b").metadata)
     carried = 0
-    for manifest in lake._handle.loader().manifests(metadata):
-        data = objects[lake._handle.loader().key(manifest.path)]
+    for manifest in Inspector(lake).loader().manifests(metadata):
+        data = objects[Inspector(lake).loader().key(manifest.path)]
         spec = metadata.specs[manifest.spec_id]
         listed = decode_listed(data, manifest, metadata.schema_of(spec), spec)
         moved = decode_listed(MOVE.manifest(data, "m0", {}), manifest, metadata.schema_of(spec), spec)
@@ -92,7 +93,7 @@ def test_metadata_leads_to_the_other_root() -> None:
     lake, _ = objects_of("INT")
     inside = {"write.data.path": "memory://here/data/a/b/data", "owner": "memory://hereabouts"}
     lake.table("a.b").set_properties(inside)
-    metadata = lake._handle.loader().metadata(found_table(lake._handle.refresh(), "a.b").metadata)
+    metadata = Inspector(lake).loader().metadata(found_table(Inspector(lake).refresh(), "a.b").metadata)
     moved = MOVE.metadata(metadata)
     assert moved.properties == {
         "write.data.path": "s3://far/away/data/a/b/data",
@@ -105,7 +106,7 @@ def test_metadata_leads_to_the_other_root() -> None:
 
 def test_statistics_of_other_engines_too() -> None:
     lake, _ = objects_of("INT")
-    metadata = lake._handle.loader().metadata(found_table(lake._handle.refresh(), "a.b").metadata)
+    metadata = Inspector(lake).loader().metadata(found_table(Inspector(lake).refresh(), "a.b").metadata)
     named = [{"snapshot-id": 1, "statistics-path": "memory://here/data/a/b/metadata/s.puffin"}]
     moved = MOVE.metadata(metadata.changed(statistics=named))
     path = moved.fields["statistics"][0]["statistics-path"]

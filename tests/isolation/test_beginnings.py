@@ -12,6 +12,7 @@ from headgate.model.record import Record
 from headgate.model.state import LakeState
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Get
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import counted
 from tests.isolation.beginnings import (
     BESIDE_THE_LOG,
@@ -35,8 +36,8 @@ def test_every_public_method_is_known() -> None:
 
 
 def records_after(lake: hg.Lake, version: int) -> list[Record]:
-    newest: LakeState = lake._handle.refresh()
-    return list(lake._handle.log.records_down(newest, newest.version.number - version))
+    newest: LakeState = Inspector(lake).refresh()
+    return list(Inspector(lake).handle.log.records_down(newest, newest.version.number - version))
 
 
 @pytest.mark.parametrize("name", COMMITS)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 from headgate.transaction.conflicts import TransactionConflictError
 from headgate.transaction.transaction import Transaction
 from tests.compactions import compact_files
@@ -131,7 +132,7 @@ class History:
 
     @classmethod
     def of(cls, layouts: Sequence[tuple[str, ...]], properties: Properties, mounts: Mounts) -> History:
-        store = lake_with(layouts, properties, mounts)._handle.driver.store
+        store = Inspector(lake_with(layouts, properties, mounts)).store
         first = {name: Content(layout, FIRST) for name, layout in zip(TABLES, layouts, strict=True)}
         if mounts.directories:
             first[MOUNT] = mounts.content(1)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import headgate as hg
 from headgate.lake.table import Table
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 from headgate.transaction.conflicts import TransactionConflictError
 from headgate.transaction.transaction import Transaction
 from tests.compactions import compact_files
@@ -191,7 +192,7 @@ def at_once(data: st.DataObject, isolation: str) -> None:
     with table._lake.transaction() as tx:
         first.on_table(tx.table("a.b"))
     rows = first.on_rows([])
-    writers = [hg.Lake.open(table._lake._handle.driver.store) for _ in range(3)]
+    writers = [hg.Lake.open(Inspector(table._lake).store) for _ in range(3)]
     running: dict[int, Open] = {}
     overwritten: set[int] = set()
     for each in data.draw(rounds(len(writers))):

@@ -16,6 +16,7 @@ from headgate.model.identifiers import Version
 from headgate.storage.capabilities import Store
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Create, Delete, Failed, Get, Put, Rename, Request
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Proceed, intercepted
 
 STRATEGIES = ("conditional", "rename", "filetracker")
@@ -158,9 +159,9 @@ def test_a_clean_up_that_dies_half_way_loses_nothing(deletes: int) -> None:
             left.pop()
         return proceed(request)
 
-    clean_up(hg.Lake.open(intercepted(store, stops))._handle.driver)
+    clean_up(Inspector(hg.Lake.open(intercepted(store, stops))).driver)
     assert lake.attempts(1) == before
-    clean_up(lake._handle.driver)
+    clean_up(Inspector(lake).driver)
     assert hg.Lake.open(store).attempts(1) == before
 
 
@@ -173,7 +174,7 @@ def test_attempts_that_go_while_they_are_read_are_found_in_the_archive() -> None
     def reads_an_attempt(request: Request) -> bool:
         return isinstance(request, Get) and isinstance(TRACKER.entry(V1, request.key), Prepare)
 
-    reader = hg.Lake.open(once(store, reads_an_attempt, lambda: clean_up(lake._handle.driver)))
+    reader = hg.Lake.open(once(store, reads_an_attempt, lambda: clean_up(Inspector(lake).driver)))
     assert reader.attempts(1) == before
 
 

@@ -16,6 +16,7 @@ import headgate as hg
 from headgate.iceberg.format.data_file import DataFile
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Create, Delete, Get, ListPage, Put, Rename
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Tally, counted
 from headgate.transaction.changes import TableChange
 
@@ -83,7 +84,7 @@ def test_filetracker_cleans_up_with_a_bounded_number_of_requests_per_version() -
 
 def test_a_lost_race_adds_one_read_and_one_more_try() -> None:
     lake, tally = counted_lake("conditional")
-    other = hg.Lake.open(lake._handle.log.driver.store)
+    other = hg.Lake.open(Inspector(lake).store)
     other.set_properties({"other": "x"})
     assert commit(lake, tally) == {"create": 3, "get": 1}
 
@@ -114,7 +115,7 @@ def test_nothing_grows_with_the_number_of_versions(strategy: str, versions: int)
         assert late_bytes - early_bytes <= 12 * sum(late_counts.get(kind, 0) for kind in ("put", "create"))
     # One identity, one announcement, one checkpoint, and the records of at most one window.
     tally.reset()
-    opened = hg.Lake.open(lake._handle.log.driver.store)
+    opened = hg.Lake.open(Inspector(lake).store)
     counts = tally.counts()
     # They all read a control entry; FileTracker also lists its markers, which are few.
     assert counts.get("list", 0) == (strategy == "filetracker")
@@ -129,7 +130,7 @@ def test_opening_at_any_point_of_a_window_stays_within_the_budget(strategy: str)
         if version:
             commit(lake, tally)
         tally.reset()
-        opened = hg.Lake.open(lake._handle.log.driver.store)
+        opened = hg.Lake.open(Inspector(lake).store)
         counts = tally.counts()
         assert opened.version == version
         assert counts["get"] <= 1 + lake.divisor + 2
@@ -240,7 +241,7 @@ def test_an_append_that_loses_writes_its_manifest_once() -> None:
     table.append(rows(1))
     with lake.transaction() as tx:
         tx.table("a.b").append(rows(2))
-        hg.Lake.open(lake._handle.log.driver.store).table("a.b").append(rows(3))
+        hg.Lake.open(Inspector(lake).store).table("a.b").append(rows(3))
         tally.reset()
     assert tx.result.attempts == 2
     # Only what depends on the version is made again. The data file was there before.
@@ -324,7 +325,7 @@ def test_an_append_costs_the_same_at_version_10_and_at_version_1000() -> None:
     # The metadata has its full length once 100 snapshots are in it; only digits are added then.
     assert sizes[999] <= 1.01 * sizes[150] <= 100_000
     tally.reset()
-    hg.Lake.open(lake._handle.log.driver.store).table("a.b").plan()
+    hg.Lake.open(Inspector(lake).store).table("a.b").plan()
     manifests = read(tally)["manifest"]
     assert manifests <= 9 * 3
 
@@ -334,7 +335,7 @@ def test_a_read_of_one_partition_fetches_what_it_needs() -> None:
     table = lake.create_table("a.b", "part INT, id BIGINT", partition_by=["part"])
     for part in range(25):  # versions 2 to 26
         table.append(rows(part))
-    cold = hg.Lake.open(lake._handle.log.driver.store).table("a.b")
+    cold = hg.Lake.open(Inspector(lake).store).table("a.b")
     tally.reset()
     assert cold.read_arrow(where="part = 22").num_rows == 1
     # Of two merged manifests and six single ones, the summaries leave one.

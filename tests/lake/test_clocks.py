@@ -16,6 +16,7 @@ from headgate.core.history.commit_time import NO_LAKE_BEFORE
 from headgate.log.layout import checkpoint_key
 from headgate.storage.memory import MemoryStore
 from headgate.system.host import SYSTEM
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import counted
 from tests.cli.program import run, run_json
 from tests.examples import examples
@@ -227,7 +228,7 @@ def test_a_checkpoint_of_an_earlier_release_is_no_damage(store: MemoryStore) -> 
     """It does not say where the times go back."""
     for _ in range(3):
         append(store)
-    state = handle(store)._handle.state_at(8)
+    state = Inspector(handle(store)).handle.state_at(8)
     assert state.set_backs
     store.put(checkpoint_key(state.version), replace(state, set_backs=()).encode())
     assert handle(store).fsck().ok
@@ -242,7 +243,8 @@ def test_the_times_in_tables_stay_in_order(store: MemoryStore) -> None:
     for _ in range(examples(12)):
         append(store, timedelta(days=dice.choice((0, 0, 1, 60, 500 * 365, -1, -60))))
         lake = handle(store)
-        fields = lake._handle.steward.loader().metadata(lake._handle.refresh().tables["db.t"].metadata).fields
+        ref = Inspector(lake).refresh().tables["db.t"]
+        fields = Inspector(lake).loader().metadata(ref.metadata).fields
         for name in ("snapshots", "snapshot-log", "metadata-log"):
             times = [item["timestamp-ms"] for item in fields[name]]
             assert all(one <= other for one, other in pairwise([*times, fields["last-updated-ms"]])), name

@@ -26,6 +26,7 @@ from headgate.storage.requests import (
     Request,
 )
 from headgate.testing.faulty import Fault, faulty, lose_answer, lose_request, refuse
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import without_atomic_operations
 from headgate.transaction.conflicts import TransactionConflictError
 
@@ -38,7 +39,7 @@ def lake(request: pytest.FixtureRequest) -> hg.Lake:
 
 
 def other_handle(lake: hg.Lake) -> hg.Lake:
-    return hg.Lake.open(lake._handle.log.driver.store)
+    return hg.Lake.open(Inspector(lake).store)
 
 
 def test_a_new_lake_is_empty(lake: hg.Lake) -> None:

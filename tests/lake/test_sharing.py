@@ -16,6 +16,7 @@ from headgate.log.layout import entry_key
 from headgate.model.identifiers import Version
 from headgate.storage.memory import MemoryStore
 from headgate.system.host import SystemHost
+from headgate.testing.inspector import Inspector
 
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
 
@@ -25,10 +26,15 @@ def other_process(place: Path) -> hg.Lake:
     return hg.Lake.open(place, host=SystemHost())
 
 
+def turn_of(lake: hg.Lake) -> object:
+    """What handles that share anything have in common."""
+    return Inspector(lake).handle.log.turn
+
+
 def test_a_handle_knows_what_another_one_committed(tmp_path: Path) -> None:
     one = hg.Lake.init(tmp_path)
     two = hg.Lake.open(tmp_path)
-    assert one._handle.log.turn is two._handle.log.turn
+    assert turn_of(one) is turn_of(two)
     tx = two.transaction()
     tx.set_properties({"b": "2"})
     one.set_properties({"a": "1"})
@@ -41,10 +47,10 @@ def test_a_handle_knows_what_another_one_committed(tmp_path: Path) -> None:
 
 def test_other_hosts_other_options_and_stores_in_memory_share_nothing(tmp_path: Path) -> None:
     lake = hg.Lake.init(tmp_path)
-    assert other_process(tmp_path)._handle.log.turn is not lake._handle.log.turn
-    assert hg.Lake.open(tmp_path, options={"fsync": "false"})._handle.log.turn is not lake._handle.log.turn
+    assert turn_of(other_process(tmp_path)) is not turn_of(lake)
+    assert turn_of(hg.Lake.open(tmp_path, options={"fsync": "false"})) is not turn_of(lake)
     store = MemoryStore()
-    assert hg.Lake.init(store)._handle.log.turn is not hg.Lake.open(store)._handle.log.turn
+    assert turn_of(hg.Lake.init(store)) is not turn_of(hg.Lake.open(store))
 
 
 def test_nothing_is_kept_when_all_handles_are_gone(tmp_path: Path) -> None:
@@ -68,10 +74,10 @@ def test_whoever_opens_a_lake_that_was_set_back_does_not_believe_the_others(tmp_
             path.unlink()
     (tmp_path / entry_key(Version(2))).unlink()
     new = hg.Lake.open(tmp_path)
-    assert new._handle.log.turn is not old._handle.log.turn
+    assert turn_of(new) is not turn_of(old)
     assert (new.version, dict(new.properties)) == (1, {"a": "1"})
     assert new.set_properties({"a": "3"}).version == 2
-    assert hg.Lake.open(tmp_path)._handle.log.turn is new._handle.log.turn
+    assert turn_of(hg.Lake.open(tmp_path)) is turn_of(new)
 
 
 def test_another_history_of_the_same_length_is_not_taken_for_the_known_one(tmp_path: Path) -> None:
@@ -84,7 +90,7 @@ def test_another_history_of_the_same_length_is_not_taken_for_the_known_one(tmp_p
     branch.set_properties({"b": "3"})
     shutil.copytree(tmp_path / "backup", tmp_path / "lake", dirs_exist_ok=True)
     new = hg.Lake.open(tmp_path / "lake")
-    assert new._handle.log.turn is not lake._handle.log.turn
+    assert turn_of(new) is not turn_of(lake)
     assert (new.version, dict(new.properties)) == (3, {"a": "1", "b": "3"})
     assert [entry.version for entry in new.log()] == [3, 2, 1]
 
@@ -95,8 +101,8 @@ def test_a_handle_joins_others_that_are_behind(tmp_path: Path) -> None:
     for number in range(30):
         stranger.set_properties({"n": str(number)})
     late = hg.Lake.open(tmp_path)
-    assert late._handle.log.turn is lake._handle.log.turn
-    assert lake._handle.log.newest.version == Version(30)
+    assert turn_of(late) is turn_of(lake)
+    assert Inspector(lake).newest.version == Version(30)
 
 
 def test_threads_with_handles_of_their_own_do_not_race(tmp_path: Path) -> None:
@@ -130,8 +136,8 @@ def test_an_append_that_lost_has_the_number_of_the_version_it_got(tmp_path: Path
 
 
 def numbers(lake: hg.Lake) -> list[int]:
-    loader = lake._handle.loader()
-    metadata = loader.metadata(lake._handle.refresh().tables["a.b"].metadata)
+    loader = Inspector(lake).loader()
+    metadata = loader.metadata(Inspector(lake).refresh().tables["a.b"].metadata)
     entries = loader.entries(loader.manifests(metadata))
     return sorted(entry.sequence_number or 0 for some in entries for entry in some)
 

@@ -19,6 +19,7 @@ from headgate.model.identifiers import Version
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Create, Put, all_keys
 from headgate.testing.faulty import Fault, faulty, refuse
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import counted
 from headgate.transaction.conflicts import TransactionConflictError
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
@@ -238,7 +239,7 @@ def test_a_table_has_its_old_name_until_the_commit(
 def test_a_table_takes_the_place_of_another_in_one_version(lake: hg.Lake) -> None:
     old = lake.create_table("a.b", "id BIGINT")
     old.append(pa.table({"id": [1]}))
-    uuid = found_table(lake._handle.refresh(), "a.b").uuid
+    uuid = found_table(Inspector(lake).refresh(), "a.b").uuid
     with lake.transaction() as tx:
         tx.drop_table("a.b")
         with pytest.raises(hg.NotFoundError, match="was dropped in this transaction"):
@@ -246,7 +247,7 @@ def test_a_table_takes_the_place_of_another_in_one_version(lake: hg.Lake) -> Non
         tx.create_table("a.b", "other STRING").append(pa.table({"other": ["x"]}))
     assert lake.table("a.b").read_arrow().to_pylist() == [{"other": "x"}]
     assert lake.table("a.b", version=2).read_arrow().to_pylist() == [{"id": 1}]
-    record, _ = lake._handle.log.read_decided(Version(lake.version))
+    record, _ = Inspector(lake).handle.log.read_decided(Version(lake.version))
     done = [(one.action.value, one.table.uuid == uuid) for one in record.tables]
     assert done == [("drop", True), ("create", False)]
     assert lake.fsck().ok
@@ -380,7 +381,7 @@ def test_a_table_that_could_not_be_published_is_published_by_the_next_commit(tmp
     hg.Lake.init(tmp_path).create_table("sales.orders", DDL)
     lake = hg.Lake.open(tmp_path)
     bad, _ = faulty(
-        lake._handle.driver.store,
+        Inspector(lake).store,
         Fault(lambda request: "version-hint" in getattr(request, "key", ""), refuse),
     )
     result = hg.Lake.open(bad).table("sales.orders").append(rows(0))
@@ -445,7 +446,7 @@ def test_a_table_that_the_transaction_made_can_be_dropped_in_it(lake: hg.Lake) -
     assert lake.table("a.kept").read_arrow()["id"].to_pylist() == [1]
     assert not lake.fsck(deep=True).damage
     lake.vacuum(older_than="0s")
-    assert not any(key.startswith("data/a/work/") for key in all_keys(lake._handle.driver.store, "data/"))
+    assert not any(key.startswith("data/a/work/") for key in all_keys(Inspector(lake).store, "data/"))
 
 
 def test_making_and_dropping_alone_is_nothing_to_commit(lake: hg.Lake) -> None:

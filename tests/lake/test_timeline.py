@@ -22,6 +22,7 @@ from headgate.storage.capabilities import Store
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Delete, Failed, Put, Request, all_keys
 from headgate.system.host import SystemHost
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Proceed, intercepted
 from headgate.testing.stage import CALM, Actor, Stage, StageHost
 from headgate.transaction.changes import TableChange
@@ -132,10 +133,10 @@ def test_a_forgotten_transaction_falls_silent() -> None:
     lake, _ = new_lake()
     tx = lake.transaction()
     tx.table("a.b").overwrite(rows(1))
-    assert lake._handle.announcements._due()
+    assert Inspector(lake).handle.announcements._due()
     del tx
     gc.collect()
-    assert not lake._handle.announcements._due()
+    assert not Inspector(lake).handle.announcements._due()
 
 
 def test_an_overwrite_without_a_heart_is_committed_all_the_same() -> None:
@@ -223,12 +224,12 @@ def test_a_transaction_that_was_taken_for_dead_commits_and_is_announced_again() 
     for key in all_keys(store, TIMELINE):
         store.delete(key)
     assert pending(lake) == []
-    (beating,) = lake._handle.announcements._due()
-    lake._handle.announcements._renew(beating.announcement.at(lake._handle.driver.host.now()))
+    (beating,) = Inspector(lake).handle.announcements._due()
+    Inspector(lake).handle.announcements._renew(beating.announcement.at(Inspector(lake).driver.host.now()))
     assert pending(lake) == [tx.txid]
     assert tx.commit().version == 3
     # A heartbeat that comes too late does not bring it back.
-    lake._handle.announcements._renew(beating.announcement.at(lake._handle.driver.host.now()))
+    Inspector(lake).handle.announcements._renew(beating.announcement.at(Inspector(lake).driver.host.now()))
     assert announced(store) == []
 
 
@@ -386,7 +387,7 @@ def test_row_32_ingestion_on_the_inputs_of_a_clustering_plan_fails() -> None:
     assert isinstance(caught.value.outcome, Incompatible)
     table.overwrite(rows(2), where="part = 2")
     table.append(rows(1))
-    assert plan in lake._handle.log.newest.plans
+    assert plan in Inspector(lake).newest.plans
     lake.cancel(plan.text)
     table.overwrite(rows(1), where="part = 1")
 
@@ -400,7 +401,7 @@ def test_row_32_where_updates_are_allowed_the_record_of_the_ingestion_cancels_th
     version = table.overwrite(rows(1), where="part = 1").version
     entry = lake.log(limit=1)[0]
     assert (entry.version, entry.kind, entry.cancels) == (version, "commit", (plan.text,))
-    assert not lake._handle.log.newest.plans
+    assert not Inspector(lake).newest.plans
     with pytest.raises(hg.ConflictError, match="was cancelled"):
         completion.commit()
 
@@ -535,7 +536,7 @@ def verdicts(choice: str, happened: list[tuple[int, str, bool]]) -> list[tuple[i
             begun[who] = tx = lake.transaction()
             if announces:
                 tx._others.presence.announce(
-                    tx, Intent("overwrite", "a.b", "u"), None, lake._handle.driver.host.now()
+                    tx, Intent("overwrite", "a.b", "u"), None, Inspector(lake).driver.host.now()
                 )
             continue
         tx = begun.pop(who)

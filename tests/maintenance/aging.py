@@ -11,6 +11,7 @@ import headgate as hg
 from headgate.storage.capabilities import Store
 from headgate.storage.memory import MemoryStore
 from headgate.system.host import SystemHost
+from headgate.testing.inspector import Inspector
 
 DAY = timedelta(days=1)
 
@@ -74,7 +75,7 @@ class AgingLake:
     def require_sound(self) -> None:
         """Every kept version reads as it was, every other is refused, and nothing is missing."""
         lake = self.opened()
-        kept = lake._handle.refresh().retention
+        kept = Inspector(lake).refresh().retention
         for version, tables in self.truth.items():
             for name, expected in tables.items():
                 table = lake.table(name, version=version)

@@ -19,6 +19,7 @@ from headgate.iceberg.format.metadata import TableMetadata
 from headgate.iceberg.format.snapshot import READABLE_SINCE, readable_since
 from headgate.model.identifiers import Window
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 from tests.examples import examples
 from tests.maintenance.windows import compact_window
 
@@ -90,21 +91,21 @@ class History:
         self.done[act] += self.lake.version > before
 
     def metadata(self, version: int) -> TableMetadata:
-        ref = found_table(self.lake._handle.state_at(version), NAME)
-        return self.lake._handle.loader().metadata(ref.metadata)
+        ref = found_table(Inspector(self.lake).handle.state_at(version), NAME)
+        return Inspector(self.lake).loader().metadata(ref.metadata)
 
     def at(self, version: int) -> list[tuple[object, ...]]:
         return content(self.table.read_arrow(version=version))
 
     def told_by(self, source: int, version: int) -> list[tuple[object, ...]]:
         """The rows at `version`, from the files of `source`."""
-        loader = self.lake._handle.loader()
+        loader = Inspector(self.lake).loader()
         own = self.metadata(version)
         found = plan_as_of(loader, with_files_of(own, self.metadata(source)), version, None)
-        return content(read_rows(self.lake._handle.driver, loader, found.files, own.schema))
+        return content(read_rows(Inspector(self.lake).driver, loader, found.files, own.schema))
 
     def coverage(self, version: int) -> Coverage:
-        return coverage(self.lake._handle.loader(), self.metadata(version))
+        return coverage(Inspector(self.lake).loader(), self.metadata(version))
 
 
 def content(table: pa.Table) -> list[tuple[object, ...]]:
@@ -212,7 +213,7 @@ def test_a_compaction_of_everything_at_once_tells_of_itself_only() -> None:
     history = History.begin()
     for _ in range(4):
         history.do("append", 2)
-    metadata, loader = history.metadata(history.lake.version), history.lake._handle.loader()
+    metadata, loader = history.metadata(history.lake.version), Inspector(history.lake).loader()
     removed = [entry for group in loader.entries(loader.manifests(metadata)) for entry in group]
     places = {"L0": 7, "L2-1-9": 0}
     for place, expected in places.items():
@@ -226,7 +227,7 @@ def test_a_compaction_that_leaves_nothing_of_a_file_ends_what_is_told_within_its
     history = History.begin()
     for _ in range(9):
         history.do("append", 2)
-    metadata, loader = history.metadata(history.lake.version), history.lake._handle.loader()
+    metadata, loader = history.metadata(history.lake.version), Inspector(history.lake).loader()
     removed = [entry for group in loader.entries(loader.manifests(metadata)) for entry in group]
     # Only the last file has an output; those of versions 2 to 9 lie in the window up to 9.
     added = [replace(removed[0].file, path=f"{metadata.location}/data/L1-10-12-{'0' * 32}/x.parquet")]

@@ -18,6 +18,7 @@ from headgate.iceberg.scan.engine import Clustering, Content, RewriteGroup, Rewr
 from headgate.maintenance.clustering import Clusterer
 from headgate.model.reports import ClusteringReport, CompactionProgress
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 
 DIVISOR = 4
 SIDE = 128
@@ -60,7 +61,7 @@ def lake(request: pytest.FixtureRequest) -> hg.Lake:
 
 
 def other(lake: hg.Lake) -> hg.Lake:
-    return hg.Lake.open(lake._handle.driver.store)
+    return hg.Lake.open(Inspector(lake).store)
 
 
 def ids(lake: hg.Lake, version: int | None = None) -> list[int]:
@@ -214,7 +215,9 @@ class Meanwhile:
 
 
 def clustered_while(lake: hg.Lake, act: object) -> ClusteringReport:
-    clusterer = Clusterer(other(lake)._handle, "t.t", rewriter=lambda _target, _spark: Meanwhile(act))
+    clusterer = Clusterer(
+        Inspector(other(lake)).handle, "t.t", rewriter=lambda _target, _spark: Meanwhile(act)
+    )
     return clusterer.run(["x", "y"], True, None)
 
 
@@ -285,7 +288,7 @@ def test_files_that_another_service_is_about_to_rewrite_are_left(lake: hg.Lake) 
 
 def test_one_that_somebody_cancelled_is_not_completed(lake: hg.Lake) -> None:
     def cancel() -> None:
-        (plan,) = other(lake)._handle.refresh().plans
+        (plan,) = Inspector(other(lake)).refresh().plans
         other(lake).cancel(plan.text)
 
     with pytest.raises(hg.ConflictError, match="was cancelled"):
@@ -308,7 +311,7 @@ class Lossy:
 
 def test_content_that_would_change_is_refused_and_the_plan_cancelled(lake: hg.Lake) -> None:
     with pytest.raises(hg.InternalError, match="would change it"):
-        Clusterer(other(lake)._handle, "t.t", rewriter=lambda _target, _spark: Lossy()).run(
+        Clusterer(Inspector(other(lake)).handle, "t.t", rewriter=lambda _target, _spark: Lossy()).run(
             ["x"], False, None
         )
     assert ids(lake) == without()
@@ -348,7 +351,7 @@ def test_a_killed_one_leaves_nothing_to_be_seen(tmp_path: Path) -> None:
     assert [file.path for file in opened.table("t.t").files()] == before
     assert sorted(opened.table("t.t").read_arrow().column("id").to_pylist()) == without()
     assert opened.table("t.t").cluster(None, ["x"]).files_pending == len(before)
-    (plan,) = opened._handle.refresh().plans
+    (plan,) = Inspector(opened).refresh().plans
     opened.cancel(plan.text)
     assert opened.table("t.t").cluster(None, ["x"]).changed
     # What was written in vain takes space, until it is vacuumed; nothing else is found.

@@ -24,11 +24,12 @@ from headgate.iceberg.scan.engine import Clustering, Content, RewriteGroup, Rewr
 from headgate.iceberg.scan.planning import plan
 from headgate.maintenance.clustering import Clusterer
 from headgate.maintenance.compaction import MAX_IN_VAIN, CompactionInterrupt, Compactor
-from headgate.model.identifiers import TxId, Version
+from headgate.model.identifiers import TxId
 from headgate.model.reports import CompactionProgress
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Put, Request, all_keys
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Proceed, intercepted
 from tests.maintenance.concurrently import Beside
 from tests.row_deletes import note_delete
@@ -59,7 +60,7 @@ def filled(lake: hg.Lake, until: int, name: str = NAME, each: int = 2) -> hg.Lak
 
 
 def other(lake: hg.Lake) -> hg.Lake:
-    return hg.Lake.open(lake._handle.driver.store)
+    return hg.Lake.open(Inspector(lake).store)
 
 
 def content(lake: hg.Lake, name: str = NAME, version: int | None = None) -> list[tuple[Any, ...]]:
@@ -123,7 +124,7 @@ def test_files_are_in_the_order_of_the_table_and_of_its_target_size() -> None:
     assert min(sizes) > 6_000 * 0.6 and max(sizes) < 6_000 * 1.5
     for file in files:
         stored = pq.read_table(
-            pa.BufferReader(lake._handle.driver.get(lake._handle.loader().key(file.path)) or b"")
+            pa.BufferReader(Inspector(lake).driver.get(Inspector(lake).loader().key(file.path)) or b"")
         )
         ids = stored.column("id").to_pylist()
         assert ids == sorted(ids, reverse=True)
@@ -307,10 +308,10 @@ def test_a_table_overrules_its_lake_and_lower_limits_are_heard_at_once() -> None
 def test_records_of_compaction_are_no_intents() -> None:
     lake = filled(made(partition_by=["part"]), 8)
     report = lake.compact()
-    uuid = found_table(lake._handle.refresh(), NAME).uuid
-    touched = intents_of([lake._handle.log.record(Version(8))])
+    uuid = found_table(Inspector(lake).refresh(), NAME).uuid
+    touched = intents_of([Inspector(lake).record(8)])
     assert touched.paths == {(uuid, "part=a"), (uuid, "part=b")}
-    assert intents_of([lake._handle.log.record(Version(v)) for v in report.versions]).paths == frozenset()
+    assert intents_of([Inspector(lake).record(version) for version in report.versions]).paths == frozenset()
 
 
 def test_a_second_look_passes_over_tables_that_nothing_was_done_to() -> None:
@@ -396,7 +397,7 @@ def test_rows_that_are_changed_meanwhile_are_carried(late: bool) -> None:
         other(lake).table(NAME).update({"n": "5"}, where="id = 41")
         other(lake).table(NAME).append(rows(1, 2))
 
-    report = Compactor(lake._handle, rewriter=Meanwhile(happens, late)).run()
+    report = Compactor(Inspector(lake).handle, rewriter=Meanwhile(happens, late)).run()
     assert report.completed and not report.cancelled
     ids = {row[0]: row[2] for row in content(lake)}
     assert not {"20", "30", "61", "180"} & set(ids)
@@ -415,7 +416,7 @@ def require_exact(lake: hg.Lake, versions: dict[int, list[tuple[Any, ...]]]) -> 
         if any(planned.covers.straddles(version) for planned in files):
             continue
         old = [planned.as_of(version) for planned in files if planned.covers.last <= version]
-        found = read_rows(lake._handle.driver, view.loader, old, view.metadata.schema).to_pylist()
+        found = read_rows(Inspector(lake).driver, view.loader, old, view.metadata.schema).to_pylist()
         assert sorted(tuple(map(str, row.values())) for row in found) == then, version
         checked += 1
     return checked
@@ -444,10 +445,12 @@ def test_a_delete_is_carried_over_a_compaction_of_several_windows() -> None:
 )
 def test_a_plan_whose_files_are_replaced_is_cancelled_and_the_rest_done(change: Any) -> None:
     lake = filled(made(), 17)
-    report = Compactor(lake._handle, rewriter=Meanwhile(lambda: change(other(lake).table(NAME)))).run()
+    report = Compactor(
+        Inspector(lake).handle, rewriter=Meanwhile(lambda: change(other(lake).table(NAME)))
+    ).run()
     assert len(report.cancelled) == 1 and "replaced" in report.reasons[0]
     expected = made()
-    assert not lake._handle.refresh().plans
+    assert not Inspector(lake).refresh().plans
     assert sound(lake)
     change(filled(expected, 17).table(NAME))
     assert content(lake) == content(expected)
@@ -462,19 +465,19 @@ def test_plans_that_come_to_nothing_again_and_again_are_left() -> None:
         one = next(ids)
         other(lake).table(NAME).overwrite(rows(one), where=f"id = {one}")
 
-    report = Compactor(lake._handle, rewriter=Meanwhile(happens, times=100)).run()
+    report = Compactor(Inspector(lake).handle, rewriter=Meanwhile(happens, times=100)).run()
     assert len(report.planned) == len(report.cancelled) == MAX_IN_VAIN
     assert lake.compact().completed
 
 
 def test_a_table_that_is_dropped_or_renamed_meanwhile() -> None:
     lake = filled(made(), 17)
-    report = Compactor(lake._handle, rewriter=Meanwhile(lambda: other(lake).drop_table(NAME))).run()
-    assert not report.completed and not lake._handle.refresh().plans and lake.tables() == ()
+    report = Compactor(Inspector(lake).handle, rewriter=Meanwhile(lambda: other(lake).drop_table(NAME))).run()
+    assert not report.completed and not Inspector(lake).refresh().plans and lake.tables() == ()
     lake = filled(made(), 17)
     before = content(lake)
     report = Compactor(
-        lake._handle, rewriter=Meanwhile(lambda: other(lake).rename_table(NAME, "shop.sales"))
+        Inspector(lake).handle, rewriter=Meanwhile(lambda: other(lake).rename_table(NAME, "shop.sales"))
     ).run()
     assert len(report.cancelled) == 1
     assert report.tables == ("shop.sales",)  # planned again, under its new name
@@ -488,10 +491,10 @@ def test_a_table_that_is_dropped_before_its_plan_is_published() -> None:
     with lake.transaction() as tx:
         tx.plan("compaction", NAME, ["x"], ["/shop/orders"])
         other(lake).drop_table(NAME)
-    assert lake._handle.refresh().plans
+    assert Inspector(lake).refresh().plans
     report = lake.compact()
     assert report.cancelled == (tx.txid,) and report.reasons == ("its table is gone",)
-    assert not lake._handle.refresh().plans
+    assert not Inspector(lake).refresh().plans
 
 
 # --- several compactors -------------------------------------------------------------------------------------
@@ -509,8 +512,8 @@ def left_behind(lake: hg.Lake) -> TxId:
     """A plan whose compactor died."""
     dead = other(lake)
     with pytest.raises(DiedError):
-        Compactor(dead._handle, rewriter=Meanwhile(dying)).run()
-    (plan_id,) = lake._handle.refresh().plans
+        Compactor(Inspector(dead).handle, rewriter=Meanwhile(dying)).run()
+    (plan_id,) = Inspector(lake).refresh().plans
     return plan_id
 
 
@@ -520,7 +523,7 @@ def test_a_plan_that_was_left_behind_is_taken_over() -> None:
     plan_id = left_behind(lake)
     other(lake).table(NAME).delete("id = 10")
     early = lake.compact()  # its maker may be about to begin
-    assert not early.changed and lake._handle.refresh().plans
+    assert not early.changed and Inspector(lake).refresh().plans
     report = lake.compact(patience=AT_ONCE)
     assert report.taken_over == report.completed == (plan_id.text,)
     assert windows(lake) == ["L1 17-20", "L2 1-16"]
@@ -543,7 +546,7 @@ def test_a_plan_that_was_left_behind_and_cannot_be_done_is_given_up() -> None:
     lake.table(NAME).overwrite(rows(1, 2), where="id < 30")
     report = lake.compact(patience=AT_ONCE)
     assert report.cancelled == (plan_id.text,) and "gone" in report.reasons[0]
-    assert not lake._handle.refresh().plans and report.completed  # what was left is planned again
+    assert not Inspector(lake).refresh().plans and report.completed  # what was left is planned again
 
 
 def test_a_plan_that_says_nothing_of_its_work_is_given_up() -> None:
@@ -572,7 +575,7 @@ def test_two_compactors_share_the_work() -> None:
     def happens() -> None:
         second.append(other(lake).compact(patience=AT_ONCE))
 
-    first = Compactor(lake._handle, rewriter=Meanwhile(happens)).run()
+    first = Compactor(Inspector(lake).handle, rewriter=Meanwhile(happens)).run()
     assert first.tables == (NAME,) and second[0].tables == ("shop.more",)
     assert not first.cancelled and not second[0].cancelled and not second[0].taken_over
     assert (content(lake), content(lake, "shop.more")) == before
@@ -583,7 +586,7 @@ def test_two_who_take_over_the_same_plan_commit_it_once() -> None:
     lake = filled(made(), 20)
     before = content(lake)
     left_behind(lake)
-    store = lake._handle.driver.store
+    store = Inspector(lake).store
 
     def happens() -> None:
         # The announcement of the first is lost, so the second takes it for dead.
@@ -591,7 +594,7 @@ def test_two_who_take_over_the_same_plan_commit_it_once() -> None:
             store.delete(key)
         assert other(lake).compact(patience=AT_ONCE).completed
 
-    report = Compactor(lake._handle, rewriter=Meanwhile(happens), patience=AT_ONCE).run()
+    report = Compactor(Inspector(lake).handle, rewriter=Meanwhile(happens), patience=AT_ONCE).run()
     assert report.taken_over and not report.completed and not report.cancelled
     assert content(lake) == before
     assert sound(lake)
@@ -600,7 +603,9 @@ def test_two_who_take_over_the_same_plan_commit_it_once() -> None:
 def test_a_compactor_announces_its_plan_and_leaves() -> None:
     lake = filled(made(), 20)
     seen: list[Any] = []
-    Compactor(lake._handle, rewriter=Meanwhile(lambda: seen.extend(other(lake).timeline(pending=True)))).run()
+    Compactor(
+        Inspector(lake).handle, rewriter=Meanwhile(lambda: seen.extend(other(lake).timeline(pending=True)))
+    ).run()
     assert sorted((one.kind, one.state) for one in seen) == [
         ("compaction", "inflight"),
         ("compaction plan", "inflight"),
@@ -612,7 +617,7 @@ def test_early_conflicts_do_not_stop_what_can_be_carried() -> None:
     lake = filled(made(), 20)
     lake.set_properties({"conflict.early": "true"})
     report = Compactor(
-        lake._handle, rewriter=Meanwhile(lambda: other(lake).table(NAME).delete("id = 10"))
+        Inspector(lake).handle, rewriter=Meanwhile(lambda: other(lake).table(NAME).delete("id = 10"))
     ).run()
     assert report.completed and "10" not in [row[0] for row in content(lake)]
 
@@ -666,10 +671,10 @@ def test_a_rewrite_that_would_change_content_is_refused(lie: Callable[[Rewritten
     lake = filled(made(), 17)
     before, version = content(lake), lake.version
     with pytest.raises(hg.InternalError, match="would change it"):
-        Compactor(lake._handle, rewriter=Lying(lie)).run()
+        Compactor(Inspector(lake).handle, rewriter=Lying(lie)).run()
     assert content(lake) == before
     # The plan, and that it was given up.
-    assert lake.version == version + 2 and not lake._handle.refresh().plans
+    assert lake.version == version + 2 and not Inspector(lake).refresh().plans
     assert lake.compact().completed
 
 
@@ -690,7 +695,7 @@ def test_rows_lost_on_the_way_to_storage_are_noticed() -> None:
 
     with pytest.raises(hg.InternalError, match="are not the original ones"):
         hg.Lake.open(intercepted(store, corrupting)).compact()
-    assert content(lake) == before and not lake._handle.refresh().plans
+    assert content(lake) == before and not Inspector(lake).refresh().plans
 
 
 def test_an_interrupted_compaction_cancels_its_plan() -> None:
@@ -701,8 +706,8 @@ def test_an_interrupted_compaction_cancels_its_plan() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(CompactionInterrupt, match=r"the plan \w+ was cancelled"):
-        Compactor(lake._handle, rewriter=Meanwhile(interrupt)).run()
-    assert not lake._handle.refresh().plans and content(lake) == before
+        Compactor(Inspector(lake).handle, rewriter=Meanwhile(interrupt)).run()
+    assert not Inspector(lake).refresh().plans and content(lake) == before
     assert other(lake).timeline(pending=True) == ()
 
 
@@ -722,6 +727,8 @@ def test_what_a_clustering_kept_to_itself_is_looked_at_when_it_is_over() -> None
 
     work = iter([meanwhile])
     beside = Beside(lambda: next(work, lambda: None)())
-    Clusterer(hg.Lake.open(store)._handle, "t.t", ("cluster",), rewriter=beside).run(["id"], False, None)
+    Clusterer(Inspector(hg.Lake.open(store)).handle, "t.t", ("cluster",), rewriter=beside).run(
+        ["id"], False, None
+    )
     assert len(idle.compact().completed) == 1
     assert len(table.files()) == 1

@@ -14,6 +14,7 @@ from headgate.arrow.data_files import read_rows
 from headgate.iceberg.scan.planning import plan
 from headgate.maintenance.compaction import Compactor
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 from tests.examples import examples
 from tests.maintenance.concurrently import Beside
 
@@ -48,7 +49,7 @@ class History:
 
     def do(self, step: tuple[str, int]) -> None:
         verb, number = step
-        table = hg.Lake.open(self.lake._handle.driver.store).table(NAME)
+        table = hg.Lake.open(Inspector(self.lake).store).table(NAME)
         if verb == "append":
             ids = [self.next_id + offset for offset in range(number + 1)]
             self.next_id += 10  # the first of each ten stays
@@ -74,7 +75,7 @@ class History:
             self.rows[number] += 1
 
     def require(self) -> None:
-        table = hg.Lake.open(self.lake._handle.driver.store).table(NAME)
+        table = hg.Lake.open(Inspector(self.lake).store).table(NAME)
         assert ids(table.read_arrow()) == sorted(self.rows.items())
         for version, rows in self.then.items():
             assert ids(table.read_arrow(version=version)) == sorted(rows.items())
@@ -84,7 +85,7 @@ class History:
             if any(planned.covers.straddles(version) for planned in files):
                 continue
             old = [planned.as_of(version) for planned in files if planned.covers.last <= version]
-            found = read_rows(self.lake._handle.driver, view.loader, old, view.metadata.schema)
+            found = read_rows(Inspector(self.lake).driver, view.loader, old, view.metadata.schema)
             assert ids(found) == sorted(rows.items()), version
 
 
@@ -106,8 +107,10 @@ def test_no_row_changes_and_boundaries_stay_exact(
     for before, beside in rounds:
         for step in before:
             history.do(step)
-        lake = hg.Lake.open(history.lake._handle.driver.store)
-        report = Compactor(lake._handle, rewriter=Beside(partial(history.do_all, list(beside)))).run()
+        lake = hg.Lake.open(Inspector(history.lake).store)
+        report = Compactor(
+            Inspector(lake).handle, rewriter=Beside(partial(history.do_all, list(beside)))
+        ).run()
         # Nothing in such a history takes files away, so everything can be carried.
         assert not report.cancelled
         history.then[history.lake.version] = dict(history.rows)

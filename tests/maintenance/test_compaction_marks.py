@@ -29,6 +29,7 @@ from headgate.model.state import LakeState
 from headgate.storage.capabilities import Store
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Put, all_keys
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Tally, counted, intercepted
 from tests.examples import examples
 from tests.lake.older import older_lake
@@ -138,9 +139,9 @@ def test_a_path_above_one_that_was_touched_is_looked_at() -> None:
     table.append(rows(9, part=1))
     while lake.version < 2 * DIVISOR:
         lake.set_properties({"n": str(lake.version)})
-    compactor = Compactor(lake._handle)
-    look = compactor.looks.look(lake._handle.refresh(), lake._handle.log)
-    paths = look.intents.paths_of(found_table(lake._handle.refresh(), "s.t").uuid, "s.t")
+    compactor = Compactor(Inspector(lake).handle)
+    look = compactor.looks.look(Inspector(lake).refresh(), Inspector(lake).handle.log)
+    paths = look.intents.paths_of(found_table(Inspector(lake).refresh(), "s.t").uuid, "s.t")
     assert paths is not None
     assert {path for path in paths if path.startswith("/s/t/")} == {"/s/t/p=1", *deeper(paths)}
     assert len(deeper(paths)) == 1
@@ -230,7 +231,7 @@ def test_a_pending_plan_costs_one_look_at_its_table() -> None:
     lake = lake_of([f"s.t{number}" for number in range(100)], store)
     append_until(lake, 2 * DIVISOR, "s.t7")
     with pytest.raises(Crash):
-        Dies(lake._handle).run()
+        Dies(Inspector(lake).handle).run()
     report, tally = compacted_afresh(store)
     assert not report.changed and tables_asked_for(tally) == {"s.t7"}
     _, tally = compacted_afresh(store)
@@ -240,7 +241,7 @@ def test_a_pending_plan_costs_one_look_at_its_table() -> None:
     append_until(lake, 3 * DIVISOR - 1, "s.t7")
     _, tally = compacted_afresh(store)
     assert tables_asked_for(tally) == set()
-    (plan,) = lake._handle.refresh().plans
+    (plan,) = Inspector(lake).refresh().plans
     lake.cancel(plan.text)
     report, tally = compacted_afresh(store)
     assert report.files_in == 3 * DIVISOR - 3 and tables_asked_for(tally) == {"s.t7"}
@@ -261,14 +262,14 @@ def test_what_a_compaction_could_not_do_is_looked_at_again() -> None:
     lake = hg.Lake.open(store)
 
     def cancels_all() -> None:
-        for txid in lake._handle.refresh().plans:
+        for txid in Inspector(lake).refresh().plans:
             lake.cancel(txid.text)
 
-    report = Compactor(hg.Lake.open(store)._handle, rewriter=Beside(cancels_all)).run()
+    report = Compactor(Inspector(hg.Lake.open(store)).handle, rewriter=Beside(cancels_all)).run()
     assert len(report.planned) == MAX_IN_VAIN and not report.completed
     mark = Mark.decode(store.get(COMPACTED) or b"", COMPACTED)
     assert mark is not None
-    assert mark.left.tables == {found_table(lake._handle.refresh(), "s.a").uuid}
+    assert mark.left.tables == {found_table(Inspector(lake).refresh(), "s.a").uuid}
     report, tally = compacted_afresh(store)
     assert report.files_in == 2 * DIVISOR - 1 and tables_asked_for(tally) == {"s.a"}
     mark = Mark.decode(store.get(COMPACTED) or b"", COMPACTED)
@@ -291,20 +292,20 @@ def test_a_plan_that_began_during_a_look_is_not_relied_on() -> None:
     """It ends without a trace in the mark, or in what the log says of touched paths."""
     store = with_a_mark()
     lake = hg.Lake.open(store)
-    compactor = Compactor(hg.Lake.open(store)._handle)
+    compactor = Compactor(Inspector(hg.Lake.open(store)).handle)
     look = compactor.looks.look
 
     def slow(newest: LakeState, log: CommitLog) -> Look:
         found = look(newest, log)
         with pytest.raises(Crash):
-            Dies(lake._handle).run()
+            Dies(Inspector(lake).handle).run()
         return found
 
     compactor.looks.look = slow  # type: ignore[method-assign]
     assert not compactor.run().changed
     mark = Mark.decode(store.get(COMPACTED) or b"", COMPACTED)
     assert mark is not None and not mark.plans
-    assert mark.left.tables == {found_table(lake._handle.refresh(), "s.a").uuid}
+    assert mark.left.tables == {found_table(Inspector(lake).refresh(), "s.a").uuid}
 
 
 # --- and that nothing is missed -----------------------------------------------------------------------------
@@ -325,7 +326,7 @@ def set_back(store: MemoryStore) -> None:
     for number in range(2 * DIVISOR):
         other.set_properties({"n": str(number)})
     other.compact()
-    store.put(COMPACTED, other._handle.driver.store.get(COMPACTED) or b"")
+    store.put(COMPACTED, Inspector(other).store.get(COMPACTED) or b"")
 
 
 HARM: dict[str, Callable[[MemoryStore], None]] = {
@@ -365,7 +366,7 @@ def test_a_compaction_that_fails_leaves_no_mark() -> None:
         raise hg.StorageError("no room")
 
     with pytest.raises(hg.StorageError):
-        Compactor(hg.Lake.open(store)._handle, rewriter=fails).run()
+        Compactor(Inspector(hg.Lake.open(store)).handle, rewriter=fails).run()
     assert store.get(COMPACTED) == before
     assert compacted_afresh(store)[0].tables == ("s.a",)
 
@@ -436,7 +437,7 @@ def give_up_a_plan(lake: hg.Lake, chance: random.Random) -> None:
 
 def plan_some_files(lake: hg.Lake, chance: random.Random) -> None:
     """A plan that nobody carries out, and that cannot be carried out: it does not say what it merges."""
-    state, name = lake._handle.refresh(), chance.choice(lake.tables())
+    state, name = Inspector(lake).refresh(), chance.choice(lake.tables())
     taken = {mark for plan in state.plans.values() for mark in plan.inputs or ()}
     files = [file.path for file in lake.table(name).files() if file_mark(file.path) not in taken]
     if files:
@@ -446,7 +447,7 @@ def plan_some_files(lake: hg.Lake, chance: random.Random) -> None:
 
 
 def cancel_a_plan(lake: hg.Lake, chance: random.Random) -> None:
-    pending = sorted(txid.text for txid in lake._handle.refresh().plans)
+    pending = sorted(txid.text for txid in Inspector(lake).refresh().plans)
     if pending:
         lake.cancel(chance.choice(pending))
 
@@ -462,18 +463,20 @@ def compact_a_table(lake: hg.Lake, chance: random.Random) -> None:
 
 def die_after_planning(lake: hg.Lake, chance: random.Random) -> None:
     with suppress(Crash):
-        Dies(lake._handle, patience=timedelta(0) if chance.random() < 0.5 else TAKE_OVER_AFTER).run()
+        Dies(
+            Inspector(lake).handle, patience=timedelta(0) if chance.random() < 0.5 else TAKE_OVER_AFTER
+        ).run()
 
 
 def die(lake: hg.Lake, chance: random.Random) -> None:
     """A compactor that is killed at one of its requests."""
     death = Death(chance.randrange(1, 60), chance.random() < 0.5)
     with suppress(Crash):
-        hg.Lake.open(intercepted(lake._handle.driver.store, death.intercept), host=OneByOne()).compact()
+        hg.Lake.open(intercepted(Inspector(lake).store, death.intercept), host=OneByOne()).compact()
 
 
 def lose_the_mark(lake: hg.Lake, chance: random.Random) -> None:
-    lake._handle.driver.store.delete(COMPACTED)
+    Inspector(lake).store.delete(COMPACTED)
 
 
 STEPS = (append,) * 8 + (append_to_two, append_to_two, delete, delete, overwrite, rename, reshape)
@@ -513,7 +516,7 @@ def test_a_process_with_a_mark_does_what_a_look_at_every_table_does(seed: int) -
             continue
         patience = timedelta(0) if chance.random() < 0.3 else TAKE_OVER_AFTER
         blind, asked = counted(copied(store))
-        expected = Compactor(hg.Lake.open(blind)._handle, Everywhere(), patience=patience).run()
+        expected = Compactor(Inspector(hg.Lake.open(blind)).handle, Everywhere(), patience=patience).run()
         watched, tally = counted(store)
         process = warm if chance.random() < 0.3 else hg.Lake.open(watched)
         report = process.compact(patience=patience)
@@ -535,5 +538,5 @@ def summary(report: hg.CompactionReport) -> tuple[Any, ...]:
 
 
 def pending(store: Store) -> set[tuple[str, frozenset[str] | None]]:
-    plans = hg.Lake.open(store)._handle.refresh().plans.values()
+    plans = Inspector(hg.Lake.open(store)).refresh().plans.values()
     return {(plan.table, plan.inputs) for plan in plans}

@@ -14,6 +14,7 @@ from headgate.iceberg.format.snapshot import READABLE_SINCE
 from headgate.model.identifiers import TxId
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import all_keys
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import counted
 from tests.maintenance.aging import AgingHost, AgingLake, Clock, content, refused, rows
 from tests.maintenance.windows import compact_window
@@ -86,7 +87,7 @@ def test_a_reader_that_was_reading_finds_out() -> None:
     aging.lake.table("t.t").append(rows(2))
     aging.expire("all:2d", "1:3d")
     with pytest.raises(hg.NotFoundError, match="version 5 was expired while it was read"):
-        read_rows(aging.lake._handle.driver, view.loader, files, view.schema)
+        read_rows(Inspector(aging.lake).driver, view.loader, files, view.schema)
 
 
 def test_boundaries_are_told_by_later_files() -> None:
@@ -102,7 +103,7 @@ def test_boundaries_are_told_by_later_files() -> None:
     aging.lake.table("t.t").append(rows(1000))
     aging.note()
     report = aging.expire("all:1h", "1:forever")
-    kept = aging.opened()._handle.refresh().retention
+    kept = Inspector(aging.opened()).refresh().retention
     (files,) = kept.files.values()
     # The boundaries inside of the large window are not told by it: the last of them keeps its files, which
     # tell the others.
@@ -396,7 +397,7 @@ def test_metadata_names_nothing_that_is_gone() -> None:
     """For other engines: snapshots, the log of snapshots, and the log of metadata files."""
     aging = made(20)
     aging.expire("all:2d", "1:forever")
-    (ref,) = aging.lake._handle.refresh().tables.values()
+    (ref,) = Inspector(aging.lake).refresh().tables.values()
     fields = json.loads(aging.store.get(ref.metadata) or b"")
     root = aging.store.uri()
     assert fields["snapshots"] and len(fields["snapshots"]) < 20
@@ -448,7 +449,7 @@ def test_a_replica_of_an_expired_lake() -> None:
     for target in (before, after):
         aging.opened().replicate(target)
         replica = hg.Lake.open(target, host=AgingHost(Clock()))
-        kept = replica._handle.refresh().retention
+        kept = Inspector(replica).refresh().retention
         for version, tables in aging.truth.items():
             table = replica.table("t.t", version=version)
             if kept.keeps(version, 4):
@@ -508,9 +509,9 @@ def test_metadata_of_a_kept_version_outlives_the_files_of_its_snapshot() -> None
 
     expire(all_from=5, boundaries_from=None)
     expire(all_from=8, boundaries_from=None)
-    assert [*lake._handle.refresh().retention.files.values()] == [(5, 8)]
+    assert [*Inspector(lake).refresh().retention.files.values()] == [(5, 8)]
     expire(all_from=8, boundaries_from=4)
-    assert [*lake._handle.refresh().retention.files.values()] == [(8,)]
+    assert [*Inspector(lake).refresh().retention.files.values()] == [(8,)]
     aging.require_sound()
     assert lake.fsck(deep=True, all_versions=True).ok
 

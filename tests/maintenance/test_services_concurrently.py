@@ -22,6 +22,7 @@ from headgate.maintenance.compaction import Compactor
 from headgate.steward.publishing import hint_key, version_of
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Put
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import intercepted
 from tests.maintenance.aging import DAY, AgingHost, AgingLake, Clock, rows
 from tests.maintenance.concurrently import Beside
@@ -59,7 +60,7 @@ class World:
     def require_sound(self) -> None:
         self.aging.note()
         self.aging.require_sound()
-        for name, ref in self.opened()._handle.refresh().tables.items():
+        for name, ref in Inspector(self.opened()).refresh().tables.items():
             hint = self.aging.store.get(hint_key(ref.location))
             assert hint == str(version_of(ref)).encode(), (
                 f"{name}: announced as {hint!r}, is {version_of(ref)}"
@@ -192,11 +193,11 @@ def test_a_plan_that_was_completed_is_not_cancelled_by_a_recovery() -> None:
     def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    dying = Compactor(here.opened()._handle, rewriter=die)  # type: ignore[arg-type]
+    dying = Compactor(Inspector(here.opened()).handle, rewriter=die)  # type: ignore[arg-type]
     dying._give_up = lambda *_: ""  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         dying.run()
-    (plan,) = here.opened()._handle.refresh().plans
+    (plan,) = Inspector(here.opened()).refresh().plans
     here.aging.clock.pass_time(HOUR)
     came = False
 
@@ -266,6 +267,6 @@ def test_a_clustering_that_slept_while_its_plan_was_cancelled_and_versions_expir
     work = iter([asleep])
     beside = Beside(lambda: next(work, lambda: None)())
     with pytest.raises(hg.ConflictError, match="began on version 7, but version 13 has expired"):
-        Clusterer(opened()._handle, "t.t", ("cluster",), rewriter=beside).run(["id"], False, None)
+        Clusterer(Inspector(opened()).handle, "t.t", ("cluster",), rewriter=beside).run(["id"], False, None)
     assert opened().fsck(deep=True).ok
     assert opened().table("t.t").read_arrow().num_rows == 12

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import headgate as hg
 from headgate.maintenance.compaction import Compactor
+from headgate.testing.inspector import Inspector
 from tests.examples import examples
 from tests.maintenance.aging import AgingLake, rows
 from tests.maintenance.concurrently import Beside
@@ -127,7 +128,7 @@ class Life:
                         tx.table(name).append(self._new(1))
             case "tag":
                 wanted = dice.randrange(1, lake.version + 1)
-                if lake._handle.refresh().retention.keeps(wanted, self.aging.divisor):
+                if Inspector(lake).refresh().retention.keeps(wanted, self.aging.divisor):
                     lake.tag(dice.choice(["x", "y", "z"]), wanted)
             case "untag" if lake.tags:
                 lake.untag(dice.choice([*lake.tags]))
@@ -140,10 +141,12 @@ class Life:
             case "compact":
                 lake.compact(patience=AT_ONCE)
             case "compact beside others":
-                Compactor(lake._handle, rewriter=Beside(self._something_else), patience=AT_ONCE).run()
+                Compactor(
+                    Inspector(lake).handle, rewriter=Beside(self._something_else), patience=AT_ONCE
+                ).run()
             case "compactor dies":
                 with suppress(DiedError):
-                    Compactor(lake._handle, rewriter=Beside(_die), patience=AT_ONCE).run()
+                    Compactor(Inspector(lake).handle, rewriter=Beside(_die), patience=AT_ONCE).run()
             case "expire":
                 self.aging.expire(*self.dice.choice(POLICIES))
                 self.aging.require_sound()

@@ -22,6 +22,7 @@ from headgate.model.identifiers import TxId
 from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Create, all_keys
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import intercepted
 from tests.examples import examples
 from tests.maintenance.aging import AgingHost, AgingLake, content, rows
@@ -258,7 +259,7 @@ def test_what_a_dead_expire_has_left() -> None:
     lake = hg.Lake.open(intercepted(aging.store, death.intercept), host=Dying(aging.clock))
     with pytest.raises(Crash):
         lake.expire(["all:1d", "1:forever"])
-    assert aging.opened()._handle.refresh().retention.until
+    assert Inspector(aging.opened()).refresh().retention.until
     assert aging.unreferenced()
     aging.clock.pass_time(2 * DAY)
     assert aging.opened().vacuum().objects
@@ -270,9 +271,11 @@ def test_what_a_dead_expire_has_left() -> None:
 def test_damage_stops_it_before_anything_is_deleted() -> None:
     aging = aging_lake()
     abandoned(aging)
-    (ref,) = aging.lake._handle.refresh().tables.values()
-    (manifest,) = aging.lake._handle.loader().manifests(aging.lake._handle.loader().metadata(ref.metadata))
-    aging.store.delete(aging.lake._handle.loader().key(manifest.path))
+    (ref,) = Inspector(aging.lake).refresh().tables.values()
+    (manifest,) = (
+        Inspector(aging.lake).loader().manifests(Inspector(aging.lake).loader().metadata(ref.metadata))
+    )
+    aging.store.delete(Inspector(aging.lake).loader().key(manifest.path))
     before = objects(aging)
     with pytest.raises(hg.CorruptLakeError, match="nothing was deleted"):
         aging.opened().vacuum(older_than="0s")

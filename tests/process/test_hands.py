@@ -16,6 +16,7 @@ import pytest
 import headgate as hg
 from headgate.storage.memory import MemoryStore
 from headgate.system.host import SystemHost
+from headgate.testing.inspector import Inspector
 
 STRATEGIES = ("conditional", "rename", "filetracker")
 
@@ -53,10 +54,10 @@ def test_locks_that_are_taken_during_a_fork_are_free_in_the_child(tmp_path: Path
     """For locks that are held too shortly for another thread to be stopped while it has them."""
     lake = hg.Lake.init(tmp_path)
     lake.create_table("forked.rows", "id BIGINT")
-    loader = lake._handle.loader()
+    loader = Inspector(lake).loader()
     with (
-        lake._handle.announcements._lock,
-        lake._handle.log._memory.lock,
+        Inspector(lake).handle.announcements._lock,
+        Inspector(lake).handle.log._memory.lock,
         loader._metadata._lock,
         loader._lists._lock,
         loader._entries._lock,

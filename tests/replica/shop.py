@@ -97,7 +97,7 @@ def assert_complete(lake: hg.Lake) -> None:
         assert entry is not None and not entry.open_hooks, version
     store = Inspector(lake).store
     for name in lake.tables():
-        ref = found_table(lake._handle.refresh(), name)
+        ref = found_table(Inspector(lake).refresh(), name)
         hint = store.get(f"{ref.location}/metadata/version-hint.text")
         assert hint is not None
         published = store.get(f"{ref.location}/metadata/v{hint.decode()}.metadata.json")

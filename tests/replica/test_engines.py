@@ -11,6 +11,7 @@ import pytest
 import headgate as hg
 from headgate.core.input.arguments import found_table
 from headgate.storage.capabilities import Store
+from headgate.testing.inspector import Inspector
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 from tests.replica.shop import assert_complete, assert_same, contents, fill
 from tests.servers.s3 import S3Server
@@ -49,14 +50,14 @@ def test_and_one_that_caught_up_commit_by_commit(tmp_path: Path) -> None:
 
 def following(lake: hg.Lake, replicate: Callable[[], object]) -> None:
     """Fills a lake, and replicates after every commit."""
-    run = lake._handle.run
+    run = Inspector(lake).handle.run
 
     def run_and_replicate(*args: Any, **named: Any) -> Any:
         result = run(*args, **named)
         replicate()
         return result
 
-    lake._handle.run = run_and_replicate  # type: ignore[method-assign]
+    Inspector(lake).handle.run = run_and_replicate  # type: ignore[method-assign]
     fill(lake)
 
 
@@ -65,7 +66,7 @@ def read_by_engines(replica: hg.Lake, tables: dict[str, list[dict[str, Any]]]) -
     for name, rows in tables.items():
         columns = list(rows[0])
         directory = Path(
-            replica.place, "data", *Path(found_table(replica._handle.refresh(), name).location).parts[1:]
+            replica.place, "data", *Path(found_table(Inspector(replica).refresh(), name).location).parts[1:]
         )
         listed = ", ".join(columns)
         assert sorted(ask_duckdb(directory, listed), key=repr) == told(rows, columns), name
@@ -79,10 +80,12 @@ def test_files_of_a_replica_are_as_long_as_its_manifests_say(tmp_path: Path) -> 
     lake = hg.Lake.init(tmp_path / "s", divisor=4)
     following(lake, lambda: lake.replicate(tmp_path / "a-longer-name"))
     replica = hg.Lake.open(tmp_path / "a-longer-name")
-    loader = replica._handle.loader()
+    loader = Inspector(replica).loader()
     for version in range(replica.version + 1):
         for name in replica.tables(version=version):
-            metadata = loader.metadata(found_table(replica._handle.state_at(version), name).metadata)
+            metadata = loader.metadata(
+                found_table(Inspector(replica).handle.state_at(version), name).metadata
+            )
             manifests = loader.manifests(metadata)
             for manifest, entries in zip(manifests, loader.entries(manifests), strict=True):
                 assert Path(loader.key(manifest.path) and manifest.path[7:]).stat().st_size == manifest.length

@@ -200,7 +200,7 @@ def needed(lake: hg.Lake) -> set[str]:
     """The keys that the newest version needs."""
     found: set[str] = set()
     for name in lake.tables():
-        expired = Expired(lake._handle.loader(), Inspector(lake).newest, lambda: Inspector(lake).newest)
+        expired = Expired(Inspector(lake).loader(), Inspector(lake).newest, lambda: Inspector(lake).newest)
         found |= expired._keys_of(found_table(Inspector(lake).newest, name).uuid)
     return found
 
@@ -210,7 +210,7 @@ def test_a_source_that_lacks_what_it_needs_is_reported_and_the_replica_stays_who
     source.replicate(store)
     before = source.version
     source.table(ORDERS).append(_later(1))
-    lost = source._handle.loader().key(source.table(ORDERS).files()[-1].path)
+    lost = Inspector(source).loader().key(source.table(ORDERS).files()[-1].path)
     Inspector(source).store.delete(lost)
     source.set_properties({"a": "1"})
     with pytest.raises(CorruptLakeError, match="which is missing"):

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 import headgate as hg
 from headgate.system.host import SystemHost
+from headgate.testing.inspector import Inspector
 from tests.isolation.beginnings import DDL, TABLE, WITH_SPARK, rows
 
 
@@ -18,6 +19,6 @@ def test_what_commits_begins_on_the_newest_version(lake: hg.Lake, spark: SparkSe
     stale = hg.Lake.open(lake.place, host=SystemHost())
     seen = table.append(rows(7)).version
     WITH_SPARK[name](stale, spark)
-    newest = lake._handle.refresh()
-    (record,) = lake._handle.log.records_down(newest, newest.version.number - seen)
+    newest = Inspector(lake).refresh()
+    (record,) = Inspector(lake).handle.log.records_down(newest, newest.version.number - seen)
     assert record.base.number >= seen

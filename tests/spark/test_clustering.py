@@ -16,6 +16,7 @@ from headgate.spark.change.rewrite import SparkRewriter
 from headgate.spark.store.hadoop import HadoopStore
 from headgate.storage.capabilities import Store
 from headgate.storage.location import open_store
+from headgate.testing.inspector import Inspector
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 from tests.servers.s3 import S3Server
 
@@ -52,7 +53,7 @@ def clustered(lake: hg.Lake, spark: SparkSession, worker_bytes: int, zorder: boo
     def rewriter(_target: Target, _spark: SparkSession | None) -> Rewriter:
         return SparkRewriter(spark, worker_bytes)
 
-    report = Clusterer(lake._handle, "t.t", ("cluster",), spark, rewriter=rewriter).run(
+    report = Clusterer(Inspector(lake).handle, "t.t", ("cluster",), spark, rewriter=rewriter).run(
         ["x", "y"], zorder, None
     )
     assert (report.rows, report.rows_dropped) == (SIDE * (SIDE - 1), SIDE)

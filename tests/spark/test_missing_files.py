@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 import headgate as hg
 from headgate.storage.requests import all_keys
+from headgate.testing.inspector import Inspector
 
 COLUMNS = "id BIGINT, n INT"
 
@@ -73,7 +74,7 @@ def test_a_missing_file_is_named_however_its_partition_is_encoded(
 ) -> None:
     table = lake.create_table("t.t", "id BIGINT, p STRING", partition_by=["p"])
     table.append(pa.table({"id": [1], "p": [value]}))
-    store = lake._handle.driver.store
+    store = Inspector(lake).store
     (key,) = all_keys(store, "data/t/t/data/")
     table.append(pa.table({"id": [2, 3], "p": ["other", f"{value}x"]}))
     store.delete(key)
@@ -85,8 +86,8 @@ def test_a_missing_file_is_named_however_its_partition_is_encoded(
 def test_a_file_that_somebody_else_deleted_is_damage(lake: hg.Lake, spark: SparkSession) -> None:
     table = lake.create_table("t.t", COLUMNS)
     table.append(rows(1, 2))
-    for key in all_keys(lake._handle.driver.store, "data/t/t/data/"):
-        lake._handle.driver.store.delete(key)
+    for key in all_keys(Inspector(lake).store, "data/t/t/data/"):
+        Inspector(lake).store.delete(key)
     with pytest.raises(hg.CorruptLakeError, match="is missing, but the lake refers to it"):
         table.read(spark)
     with pytest.raises(hg.CorruptLakeError, match="is missing, but the lake refers to it"):

@@ -8,6 +8,7 @@ from pyspark.sql import functions as sf
 
 import headgate as hg
 from headgate.arrow.data_files import read_rows
+from headgate.testing.inspector import Inspector
 from tests.spark.test_tables import ALL_TYPES, all_types, frame, rows_of
 
 
@@ -101,7 +102,7 @@ def ids_of_files(table: hg.Table) -> list[tuple[object, list[int]]]:
     return [
         (
             planned.file.partition,
-            read_rows(table._lake._handle.driver, view.loader, [planned], table.schema)
+            read_rows(Inspector(table._lake).driver, view.loader, [planned], table.schema)
             .column("id")
             .to_pylist(),
         )

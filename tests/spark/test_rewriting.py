@@ -31,6 +31,7 @@ from headgate.spark.change import rewrite as rewriting
 from headgate.spark.change.rewrite import SparkRewriter
 from headgate.spark.store.hadoop import HadoopStore
 from headgate.storage.local import LocalStore
+from headgate.testing.inspector import Inspector
 from headgate.transaction.rewrite import Rewriting
 
 DDL = """
@@ -83,7 +84,11 @@ class Place:
         view = table._view()
         self.files = view.files()
         self.target = Target(
-            table._lake._handle.driver, view.loader, view.metadata, TxId("0123456789abcdef" * 2), table.name
+            Inspector(table._lake).driver,
+            view.loader,
+            view.metadata,
+            TxId("0123456789abcdef" * 2),
+            table.name,
         )
 
     def groups(self) -> list[RewriteGroup]:
@@ -249,7 +254,7 @@ def test_a_rewrite_by_spark_carries_row_deletes(lake: hg.Lake, spark: SparkSessi
     tx = lake.transaction()
     groups = [replace(group, window=Window(1, 4, 1)) for group in place.groups()]
     tx.table("t.t")._rewrite(lambda _: Rewriting(groups, SparkRewriter(spark, 0)))
-    hg.Lake.open(lake._handle.driver.store).table("t.t").delete("n in (3, 33, 59)")
+    hg.Lake.open(Inspector(lake).store).table("t.t").delete("n in (3, 33, 59)")
     tx.commit()
     assert [row.n for row in table.read(spark).orderBy("n").collect()] == [
         n for n in range(60) if n not in (3, 33, 59)

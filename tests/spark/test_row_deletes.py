@@ -16,6 +16,7 @@ from headgate.iceberg.format.positions import Positions, position_columns
 from headgate.iceberg.predicate.binding import bind_text
 from headgate.spark.read import native as native_read
 from headgate.spark.read.table import Scan
+from headgate.testing.inspector import Inspector
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
 from tests.row_deletes import delete_rows
 from tests.spark.test_tables import ALL_TYPES, all_types, frame, rows_of
@@ -77,7 +78,7 @@ def test_located_rows_are_those_of_arrow(odd_lake: hg.Lake, spark: SparkSession,
     files = view.files(only)
     located = Scan(view.loader, files, view.metadata, schema, only).located(spark)
     assert located.rows.columns == ["id", "part", "_file", "_pos"]
-    expected = read_located(odd_lake._handle.driver, view.loader, files, schema, only)
+    expected = read_located(Inspector(odd_lake).driver, view.loader, files, schema, only)
     in_order = lambda row: row["id"]  # noqa: E731
     found = [{**row.asDict(), "_file": located.path(row["_file"])} for row in located.rows.collect()]
     assert sorted(found, key=in_order) == sorted(expected.to_pylist(), key=in_order)

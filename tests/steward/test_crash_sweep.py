@@ -118,7 +118,7 @@ def require_whole(lake: hg.Lake) -> None:
         assert [hook.name for hook in entry.hooks] == [*record.hooks]
     store = inside.store
     for name in lake.tables():
-        ref = found_table(lake._handle.refresh(), name)
+        ref = found_table(Inspector(lake).refresh(), name)
         hint = (store.get(f"{ref.location}/metadata/version-hint.text") or b"").decode()
         assert store.get(f"{ref.location}/metadata/v{hint}.metadata.json") == store.get(ref.metadata), name
 
@@ -132,7 +132,9 @@ def require_only_committed_by_path(lake: hg.Lake) -> None:
         location, _, name = key.partition("/metadata/")
         number = int(name.removeprefix("v").removesuffix(".metadata.json"))
         assert 0 < number <= lake.version, key
-        (ref,) = (ref for ref in lake._handle.state_at(number).tables.values() if ref.location == location)
+        (ref,) = (
+            ref for ref in Inspector(lake).handle.state_at(number).tables.values() if ref.location == location
+        )
         assert store.get(key) == store.get(ref.metadata), key
 
 
@@ -227,14 +229,14 @@ def test_a_compaction_that_dies_anywhere_is_taken_over() -> None:
     old, then = content(opened(before)), opened(before).table("a.b").read_arrow(version=8)
     seen: set[str] = set()
     for store, death in deaths(partial(copied, before), lambda dying: opened(dying).compact()):
-        left = {txid.text for txid in opened(store)._handle.refresh().plans}
+        left = {txid.text for txid in Inspector(opened(store)).refresh().plans}
         lake = hg.Lake.open(store, host=Later())
         report = lake.compact()
         seen.add("taken over" if report.taken_over else "planned" if report.planned else "done")
         assert set(report.taken_over) == left, death
         assert not report.cancelled
         assert content(lake) == old, death
-        assert lake._handle.refresh().plans == {}
+        assert Inspector(lake).refresh().plans == {}
         assert {file.path.rsplit("/data/", 1)[1][:6] for file in lake.table("a.b").files()} == {
             "L1-1-4",
             "L1-5-8",
@@ -279,7 +281,7 @@ def unfinished(versions: int, missing: int) -> MemoryStore:
     store = begun("conditional", versions - missing)
     lake = opened(store, Hook("told", Told()))
     hints = {
-        name: f"{found_table(lake._handle.refresh(), name).location}/metadata/version-hint.text"
+        name: f"{found_table(Inspector(lake).refresh(), name).location}/metadata/version-hint.text"
         for name in lake.tables()
     }
     kept = {key: store.get(key) for key in (*hints.values(), RECOVERED)}
@@ -373,7 +375,7 @@ def test_letting_go_that_dies_anywhere_is_finished(act: Callable[[hg.Lake], None
         lake = there(store)
         lake.recover()
         for version, found in expected_rows.items():
-            if lake._handle.refresh().retention.keeps(version, DIVISOR):
+            if Inspector(lake).refresh().retention.keeps(version, DIVISOR):
                 table = lake.table("a.b", version=version)
                 assert sorted((r["id"], r["name"]) for r in table.read_arrow().to_pylist()) == found, death
         act(lake)

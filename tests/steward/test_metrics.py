@@ -15,6 +15,7 @@ from headgate.model.commit_event import CommitEvent
 from headgate.model.metrics import HookTotals, Metrics
 from headgate.steward.hooks.hook import Hook
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import counted
 from tests.cli.program import run
 from tests.steward.test_crash_sweep import Told, rows
@@ -92,8 +93,8 @@ def test_prometheus_reads_the_text() -> None:
 def test_a_child_counts_its_own(tmp_path: Path) -> None:
     lake = hg.Lake.init(tmp_path / "lake")
     lake.set_properties({"a": "1"})
-    lake._handle.steward.ledger.after_fork()
-    lake._handle.driver.meter.after_fork()
+    Inspector(lake).handle.steward.ledger.after_fork()
+    Inspector(lake).driver.meter.after_fork()
     assert lake.metrics() == Metrics()
 
 

@@ -41,4 +41,20 @@ def test_another_handle_can_be_opened_on_the_same_storage() -> None:
     lake = hg.Lake.init(MemoryStore())
     other = hg.Lake.open(Inspector(lake).store)
     other.set_properties({"a": "1"})
-    assert lake.version == other.version == 1
+    assert Inspector(lake).newest.version == Version(0)
+    assert Inspector(lake).refresh().version == Inspector(lake).newest.version == Version(1)
+
+
+def test_what_is_done_through_the_driver_is_counted() -> None:
+    lake = hg.Lake.init(MemoryStore())
+    before = lake.metrics().requests
+    Inspector(lake).driver.put("data/stray", b"")
+    assert lake.metrics().requests != before
+
+
+def test_the_loader_reads_the_metadata_of_tables() -> None:
+    lake = hg.Lake.init(MemoryStore())
+    lake.create_table("a.b", "id BIGINT")
+    inside = Inspector(lake)
+    ref = inside.refresh().tables["a.b"]
+    assert inside.loader().metadata(ref.metadata).uuid == ref.uuid

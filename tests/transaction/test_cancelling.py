@@ -16,6 +16,7 @@ from headgate.model.identifiers import TxId
 from headgate.model.plan import Service
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Create, Failed, Get, Request
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Proceed, intercepted
 
 
@@ -44,7 +45,7 @@ def test_nor_after_many_versions_checkpoints_and_other_cancels() -> None:
             vacuum.cancel(TxId(f"{number:032x}"))
     for number in range(30):
         other.set_properties({"n": str(number)})
-    assert TxId(tx.txid) not in other._handle.log.newest.cancelled
+    assert TxId(tx.txid) not in Inspector(other).newest.cancelled
     assert hg.Lake.open(store).version == 32  # from a checkpoint that does not know of it either
     with pytest.raises(hg.ConflictError, match=r"version 1 .*it cancels this transaction"):
         tx.commit()
@@ -116,8 +117,8 @@ def test_a_plan_is_pending_in_every_handle_and_survives_checkpoints() -> None:
     lake, plan = lake_with_plan()
     for number in range(9):
         lake.set_properties({"n": str(number)})
-    opened = hg.Lake.open(lake._handle.driver.store)
-    (pending,) = opened._handle.log.newest.plans.values()
+    opened = hg.Lake.open(Inspector(lake).store)
+    (pending,) = Inspector(opened).newest.plans.values()
     assert (pending.txid, pending.version.number) == (plan, 2)
     assert dict(pending.unknown) == {"window": [0, 4]}
     assert lake.log(limit=1, before=3)[0].kind == "plan"
@@ -131,7 +132,7 @@ def test_the_second_planner_of_a_file_is_refused_and_its_rerun_sees_why() -> Non
         late.commit()
     with lake.transaction() as tx:
         tx.plan("clustering", "a.b", ["f3"], ["/a/b"])
-    assert set(lake._handle.log.newest.plans) == {plan, TxId(tx.txid)}
+    assert set(Inspector(lake).newest.plans) == {plan, TxId(tx.txid)}
 
 
 def test_two_planners_at_once_and_one_wins() -> None:
@@ -153,7 +154,7 @@ def test_a_plan_is_completed_once() -> None:
     one.commit()
     with pytest.raises(hg.ConflictError, match="is not pending"):
         two.commit()
-    assert not lake._handle.log.newest.plans
+    assert not Inspector(lake).newest.plans
     with pytest.raises(hg.InvalidInputError, match="has nothing pending"):
         lake.cancel(plan.text)
 
@@ -165,7 +166,7 @@ def test_a_plan_that_is_cancelled_is_not_completed() -> None:
     lake.cancel(plan.text)
     with pytest.raises(hg.ConflictError, match="was cancelled"):
         tx.commit()
-    assert not lake._handle.log.newest.plans
+    assert not Inspector(lake).newest.plans
 
 
 def test_a_plan_that_is_completed_meanwhile_is_not_cancelled() -> None:
@@ -176,13 +177,13 @@ def test_a_plan_that_is_completed_meanwhile_is_not_cancelled() -> None:
         tx.complete(plan)
     with pytest.raises(hg.ConflictError, match="completed or cancelled meanwhile"):
         cancelling.commit()
-    assert plan not in lake._handle.log.newest.cancelled
+    assert plan not in Inspector(lake).newest.cancelled
 
 
 def test_the_plans_of_a_dropped_table_are_over() -> None:
     lake, plan = lake_with_plan()
     lake.drop_table("a.b")
-    assert not lake._handle.log.newest.plans
+    assert not Inspector(lake).newest.plans
     tx = lake.transaction()
     tx.complete(plan)
     with pytest.raises(hg.ConflictError, match="is not pending"):

@@ -18,6 +18,7 @@ import headgate as hg
 from headgate.core.conflict.detection import Incompatible, Retryable
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Get
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Tally, counted
 from headgate.transaction.conflicts import TransactionConflictError
 from headgate.transaction.transaction import Transaction
@@ -377,7 +378,7 @@ def test_bounds_are_looked_at_only_where_partitions_meet_and_once() -> None:
     for day, looked_at in ((ONE, 0), (FOUR, 2)):
         lake, tally = shop(["day"])
         # A handle of its own knows what the others write only by reading it.
-        tx = hg.Lake.open(lake._handle.driver.store).transaction(isolation="serializable")
+        tx = hg.Lake.open(Inspector(lake).store).transaction(isolation="serializable")
         overwriting = tx.table(ORDERS)
         overwriting.overwrite(rows((60, FOUR)), where=f"day = '{FOUR}' AND id < 100")
         overwriting.overwrite(rows((70, FOUR)), where=f"day = '{FOUR}' AND id = 70")

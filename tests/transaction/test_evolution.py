@@ -18,6 +18,7 @@ from headgate.arrow.data_files import read_rows
 from headgate.core.conflict.detection import Retryable
 from headgate.lake.table import Table
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 from headgate.transaction.conflicts import TransactionConflictError
 from headgate.transaction.transaction import Transaction
 from tests.examples import examples
@@ -261,7 +262,9 @@ def _files(table: Table) -> list[tuple[int | None, list[Any]]]:
         (
             (
                 planned.file.sort_order_id,
-                read_rows(table._lake._handle.driver, view.loader, [planned], table.schema)["v"].to_pylist(),
+                read_rows(Inspector(table._lake).driver, view.loader, [planned], table.schema)[
+                    "v"
+                ].to_pylist(),
             )
             for planned in files
         ),
@@ -429,14 +432,14 @@ def test_two_changes_of_structure_conflict(lake: hg.Lake, orders: Table, ours: W
 
 
 def test_a_single_change_is_run_again_on_the_new_head(lake: hg.Lake, orders: Table) -> None:
-    other = hg.Lake.open(lake._handle.driver.store).table("sales.orders")
+    other = hg.Lake.open(Inspector(lake).store).table("sales.orders")
     other.add_column("theirs", "INT")
     orders.add_column("ours", "INT")  # this handle has not looked since
     assert orders.schema.column_names[-2:] == ["theirs", "ours"]
 
 
 def test_a_handle_that_has_not_looked_takes_rows_of_a_new_column(lake: hg.Lake, orders: Table) -> None:
-    other = hg.Lake.open(lake._handle.driver.store).table("sales.orders")
+    other = hg.Lake.open(Inspector(lake).store).table("sales.orders")
     other.add_column("note", "STRING")
     orders.append(rows(10, note=["a", "b"]))
     assert values(orders, "note") == [None, None, "a", "b"]

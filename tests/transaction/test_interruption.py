@@ -14,6 +14,7 @@ import pytest
 
 import headgate as hg
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 
 # The store stands for a service elsewhere, which no Ctrl-C of ours interrupts.
 INTERRUPTIBLE = (
@@ -139,12 +140,12 @@ def is_taken(lake: hg.Lake) -> bool:
     """Whether a lock of the handle is taken although nobody is at work."""
 
     def free() -> bool:
-        taken = lake._handle.log.turn.acquire(blocking=False)
+        taken = Inspector(lake).handle.log.turn.acquire(blocking=False)
         if taken:
-            lake._handle.log.turn.release()
+            Inspector(lake).handle.log.turn.release()
         return taken
 
-    return lake._handle.log._memory.lock.locked() or not ELSEWHERE.submit(free).result()
+    return Inspector(lake).handle.log._memory.lock.locked() or not ELSEWHERE.submit(free).result()
 
 
 def settle(tx: hg.Transaction) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 import headgate as hg
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 from tests.compactions import compact_files
 
 NAME = "a.b"
@@ -24,7 +25,7 @@ def made(isolation: str) -> hg.Lake:
 
 
 def opened(lake: hg.Lake) -> hg.Lake:
-    return hg.Lake.open(lake._handle.driver.store)
+    return hg.Lake.open(Inspector(lake).store)
 
 
 def compact(lake: hg.Lake) -> None:

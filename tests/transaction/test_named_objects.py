@@ -18,6 +18,7 @@ from headgate.lake.table import Table
 from headgate.model.named_object import CsvMount, Foreign, HostMount, NamedObject, View
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import all_keys
+from headgate.testing.inspector import Inspector
 from headgate.transaction.conflicts import TransactionConflictError
 from headgate.transaction.table_writer import TableWriter
 from headgate.transaction.transaction import Transaction
@@ -83,7 +84,7 @@ def test_another_handle_finds_them_through_the_checkpoint(lake: hg.Lake) -> None
     lake.create_view(RECENT, SQL)
     for number in range(8):  # beyond the next boundaries
         lake.set_properties({"n": str(number)})
-    other = hg.Lake.open(lake._handle.driver.store)
+    other = hg.Lake.open(Inspector(lake).store)
     assert other.objects() == lake.objects()
     assert other.namespaces() == ("sales",)
 
@@ -209,7 +210,7 @@ def test_tables_and_views_change_in_one_version(lake: hg.Lake) -> None:
 
 
 def test_what_is_not_committed_leaves_nothing(lake: hg.Lake, inbox: Path) -> None:
-    before = list(all_keys(lake._handle.driver.store, ""))
+    before = list(all_keys(Inspector(lake).store, ""))
     tx = lake.transaction()
     tx.create_view(RECENT, SQL)
     tx.mount_csv("raw.orders", inbox)
@@ -218,7 +219,7 @@ def test_what_is_not_committed_leaves_nothing(lake: hg.Lake, inbox: Path) -> Non
     aborted.create_view(RECENT, SQL)
     aborted.abort()
     assert (lake.version, lake.objects()) == (1, {})
-    assert list(all_keys(lake._handle.driver.store, "")) == before
+    assert list(all_keys(Inspector(lake).store, "")) == before
 
 
 def test_steps_on_one_object_become_one_change(lake: hg.Lake) -> None:
@@ -339,7 +340,7 @@ def test_different_views_and_rows_of_tables_do_not_meet(lake: hg.Lake) -> None:
 
 def test_a_replacement_is_run_again_until_it_wins(lake: hg.Lake) -> None:
     lake.create_view(RECENT, "SELECT 0")
-    handles = [hg.Lake.open(lake._handle.driver.store) for _ in range(4)]
+    handles = [hg.Lake.open(Inspector(lake).store) for _ in range(4)]
     start = threading.Barrier(len(handles))
 
     def replace(number: int) -> None:
@@ -380,7 +381,7 @@ def test_a_csv_mount_is_read_as_its_files_are(lake: hg.Lake, inbox: Path) -> Non
 def mounted_by_another(lake: hg.Lake, directory: Path, **options: Any) -> Table:
     """A mount that another process made, through a handle with `options`."""
     lake.mount_csv("raw.theirs", directory, replace=True)
-    return hg.Lake.open(lake._handle.driver.store, **options).table("raw.theirs")
+    return hg.Lake.open(Inspector(lake).store, **options).table("raw.theirs")
 
 
 def test_a_mount_of_others_is_read_only_from_directories_that_the_reader_allows(
@@ -425,7 +426,7 @@ def test_a_handle_reads_what_was_mounted_through_it(lake: hg.Lake, inbox: Path) 
     assert lake.at().table("raw.own").read_arrow().num_rows == 3
     (inbox / "deeper").mkdir()
     (inbox / "deeper" / "a.csv").write_text("id,name\n9,secret\n")
-    hg.Lake.open(lake._handle.driver.store).mount_csv("raw.theirs", inbox / "deeper")
+    hg.Lake.open(Inspector(lake).store).mount_csv("raw.theirs", inbox / "deeper")
     with pytest.raises(hg.InvalidInputError, match="not allowed"):
         lake.table("raw.theirs").read_arrow()
 
@@ -439,7 +440,7 @@ def test_a_mount_is_read_inside_of_a_transaction(lake: hg.Lake, inbox: Path) -> 
         tx.mount_csv("raw.again", inbox)
         assert tx.table("raw.again").read_arrow(limit=1).num_rows == 1
     assert lake.table(ORDERS).read_arrow().num_rows == 2
-    theirs = hg.Lake.open(lake._handle.driver.store).transaction()
+    theirs = hg.Lake.open(Inspector(lake).store).transaction()
     with pytest.raises(hg.InvalidInputError, match="not allowed"):
         theirs.table("raw.orders").read_arrow()
 
@@ -496,7 +497,7 @@ def test_a_commit_depends_on_the_mounts_that_it_read(lake: hg.Lake, inbox: Path)
 @pytest.mark.parametrize("given", ["/data", Path("/data"), 7, [7], [""], ["\0"]])
 def test_what_allows_no_directory_is_refused(lake: hg.Lake, given: Any) -> None:
     with pytest.raises(hg.InvalidInputError):
-        hg.Lake.open(lake._handle.driver.store, allow_mounts=given)
+        hg.Lake.open(Inspector(lake).store, allow_mounts=given)
 
 
 def test_rows_of_a_mount_are_counted_without_columns(lake: hg.Lake, inbox: Path) -> None:

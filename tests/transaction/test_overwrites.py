@@ -24,6 +24,7 @@ from headgate.model.record import PropertyChange
 from headgate.model.table import TableAction, TableCommit, TableRef
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Get, Put
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Tally, counted
 from headgate.transaction.changes import Reach, TableChange
 from headgate.transaction.conflicts import TransactionConflictError
@@ -124,7 +125,7 @@ def test_rows_that_do_not_match_are_shown_and_nothing_is_changed() -> None:
     assert caught.value.problem.count("\n  - id: 1") == 3
     put = [request.key for request in tally.history if isinstance(request, Put)]
     assert not [key for key in put if not key.startswith(TIMELINE)]
-    assert not lake._handle.announcements.txids()
+    assert not Inspector(lake).handle.announcements.txids()
     assert lake.version == 3
 
 
@@ -289,7 +290,7 @@ def test_a_file_that_is_gone_is_never_removed_again() -> None:
     lake, table, _ = days_table()
     stale = table.plan().files[0].file
     table.overwrite(rows())
-    base = found_table(lake._handle.refresh(), "sales.orders")
+    base = found_table(Inspector(lake).refresh(), "sales.orders")
     change = TableChange(
         "sales.orders", base=base, replaced={stale.path: stale}, reach=Reach(overwrites=(NOWHERE,))
     )
@@ -320,7 +321,7 @@ def test_footprints_are_bounded_and_what_is_left_out_counts_as_everything() -> N
 
 def test_a_pruned_read_gets_the_metadata_and_the_files_that_match() -> None:
     lake, _, tally = days_table()
-    cold = hg.Lake.open(lake._handle.driver.store).table("sales.orders")
+    cold = hg.Lake.open(Inspector(lake).store).table("sales.orders")
     tally.reset()
     assert ids(cold, where="day = '2026-11-03'") == [6]
     # Is there a newer version; metadata, manifest list, the one manifest of two with that day, one data file.

@@ -8,6 +8,7 @@ import pytest
 import headgate as hg
 from headgate.iceberg.format.data_file import Status
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 from tests.compactions import compact_files
 
 ROWS = pa.table({"id": range(12), "part": ["a", "b"] * 6, "n": [0] * 12})
@@ -34,7 +35,7 @@ def lake(request: pytest.FixtureRequest, sorted_by: list[str]) -> hg.Lake:
 
 
 def other(lake: hg.Lake) -> hg.Lake:
-    return hg.Lake.open(lake._handle.driver.store)
+    return hg.Lake.open(Inspector(lake).store)
 
 
 def compaction(lake: hg.Lake) -> hg.Transaction:

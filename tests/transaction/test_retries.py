@@ -33,6 +33,7 @@ from headgate.storage.requests import (
 )
 from headgate.system.host import SystemHost
 from headgate.testing.faulty import Delayed, Fault, faulty, lose_request
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Proceed, intercepted
 
 STRATEGIES = ("conditional", "rename", "filetracker")
@@ -417,5 +418,5 @@ def test_an_attempt_is_never_made_below_what_the_handle_has_seen() -> None:
     for number in range(12):
         other.set_properties({f"other-{number}": "1"})
     assert lake.version == 12
-    lake._handle.log._memory.recent.clear()
+    Inspector(lake).handle.log._memory.recent.clear()
     assert tx.commit().attempts == 1

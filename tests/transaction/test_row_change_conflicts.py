@@ -23,6 +23,7 @@ from headgate.iceberg.schema.arrow import transformed
 from headgate.model.reports import RowCounts
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Answer, Create, Get, Request
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Proceed, intercepted
 from headgate.transaction.conflicts import TransactionConflictError
 from headgate.transaction.transaction import Transaction
@@ -192,7 +193,7 @@ def check(
 ) -> None:
     """A is refused by the row, or commits; then the result is that of A after B, if they are `free`."""
     lake, _ = shop(partition_by, **properties)
-    ours = hg.Lake.open(lake._handle.driver.store).transaction(["a"])
+    ours = hg.Lake.open(Inspector(lake).store).transaction(["a"])
     theirs = lake.transaction(["b"])
     a(ours)
     b(theirs)
@@ -207,7 +208,7 @@ def check(
         ours.commit()
     assert content(lake) == after_b
     assert lake.version == theirs.result.version
-    again = hg.Lake.open(lake._handle.driver.store)
+    again = hg.Lake.open(Inspector(lake).store)
     run_again(again, at_any_rate(a), caught.value)
     assert content(lake) == one_after_another(b, a, partition_by, properties)
 
@@ -375,7 +376,7 @@ class Meddler:
 
 
 def meddled(lake: hg.Lake, *work: Callable[[Any], object]) -> Any:
-    store = lake._handle.driver.store
+    store = Inspector(lake).store
     meddling = (lambda other, one=one: one(other.table(ORDERS)) for one in work)
     opened = hg.Lake.open(intercepted(store, Meddler(store, meddling)))  # type: ignore[arg-type]
     return opened.table(ORDERS)
@@ -430,7 +431,7 @@ def test_the_conflict_names_the_rows() -> None:
 def test_positions_are_looked_at_only_where_the_same_file_was_changed() -> None:
     for where, looked_at in (("id = 11", 0), ("id = 2", 1)):
         lake, tally = shop([])
-        tx = hg.Lake.open(lake._handle.driver.store).transaction()
+        tx = hg.Lake.open(Inspector(lake).store).transaction()
         delete("id = 1")(tx)
         lake.table(ORDERS).update({"name": "'x'"}, where)
         tally.reset()

@@ -21,6 +21,7 @@ from headgate.model.footprint import file_mark
 from headgate.model.reports import RowCounts
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Get, Put
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Tally, counted
 from headgate.transaction.transaction import Transaction
 from tests.iceberg.peers import ask_clickhouse, ask_duckdb, ask_pyiceberg
@@ -177,8 +178,8 @@ def test_rows_stay_sorted_in_their_files(mode: str) -> None:
     assert values(table) == {1: 1, 2: 20, 4: 1, 5: 1, 6: 1}
     table.upsert(rows((9, ONE, 1), (12, ONE, 2), (10, ONE, 3)), keys=["id"])
     newest = table.files()[-1]
-    loader = table._lake._handle.loader()
-    data = table._lake._handle.driver.get(loader.key(newest.path))
+    loader = Inspector(table._lake).loader()
+    data = Inspector(table._lake).driver.get(loader.key(newest.path))
     assert data is not None
     assert pa.parquet.read_table(pa.BufferReader(data))["id"].to_pylist() == [12, 10, 9]
 
@@ -553,7 +554,7 @@ def marks(table: Table, *numbers: int) -> list[str]:
     lake = table._lake
     by_id = {}
     for planned in found.files:
-        data = lake._handle.driver.get(lake._handle.loader().key(planned.file.path))
+        data = Inspector(lake).driver.get(Inspector(lake).loader().key(planned.file.path))
         assert data is not None
         for number in pa.parquet.read_table(pa.BufferReader(data))["id"].to_pylist():
             by_id[number] = file_mark(planned.file.path)

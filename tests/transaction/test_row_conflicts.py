@@ -24,6 +24,7 @@ from headgate.iceberg.scan.planning import plan
 from headgate.model.footprint import file_mark
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Get
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import Tally, counted
 from headgate.transaction.changes import Reach, TableChange
 from headgate.transaction.conflicts import TransactionConflictError
@@ -214,7 +215,7 @@ def test_positions_are_read_only_where_the_same_file_was_changed() -> None:
     for number, read in ((103, 0), (5, 1)):
         lake, tally = shop(())
         # A handle of its own knows what the others write only by reading it.
-        tx = hg.Lake.open(lake._handle.driver.store).transaction(isolation="serializable")
+        tx = hg.Lake.open(Inspector(lake).store).transaction(isolation="serializable")
         delete(3)(tx)
         with lake.transaction() as other:
             delete(number)(other)

@@ -13,6 +13,7 @@ from headgate.arrow.data_files import read_located
 from headgate.iceberg.format.directories import Role, role_of
 from headgate.iceberg.predicate.binding import bind_text
 from headgate.storage.memory import MemoryStore
+from headgate.testing.inspector import Inspector
 from headgate.testing.intercept import counted
 from tests.lake.test_budgets import counted_lake, read, written
 from tests.row_deletes import begun_delete, delete_rows, note_delete
@@ -75,7 +76,7 @@ def test_deletes_do_not_reach_rows_that_come_later(lake: hg.Lake, table: hg.Tabl
 def test_many_deletes_over_many_windows(lake: hg.Lake, table: hg.Table) -> None:
     for number in range(18):
         delete_rows(lake, NAME, f"id = {number}")
-        assert ids(hg.Lake.open(lake._handle.log.driver.store).table(NAME)) == list(range(number + 1, 20))
+        assert ids(hg.Lake.open(Inspector(lake).store).table(NAME)) == list(range(number + 1, 20))
     assert table.snapshot is not None
     assert (table.snapshot.rows, table.snapshot.delete_files) == (2, 18)
     manifests = table._view().loader.manifests(table._view().metadata)
@@ -83,7 +84,7 @@ def test_many_deletes_over_many_windows(lake: hg.Lake, table: hg.Table) -> None:
 
 
 def test_a_delete_is_planned_with_the_partitions_that_are_read(lake: hg.Lake) -> None:
-    store, tally = counted(lake._handle.log.driver.store)
+    store, tally = counted(Inspector(lake).store)
     table = lake.create_table(NAME, "id BIGINT NOT NULL, part STRING", partition_by=["part"])
     for number in range(6):
         table.append(rows(number, number + 10, part=str(number)))
@@ -229,7 +230,7 @@ def test_a_compaction_keeps_rows_deletes_and_numbers(lake: hg.Lake, table: hg.Ta
         planned = table.plan("part = 'y'").files
         (file,), (delete,) = ([p.file for p in planned], planned[0].deletes)
         copy, carried = (replace(each, path=f"{each.path}-{tx.txid}") for each in (file, delete))
-        store = lake._handle.log.driver.store
+        store = Inspector(lake).store
         for old, new in ((file, copy), (delete, carried)):
             data = store.get(opened.loader().key(old.path))
             assert data is not None
@@ -259,10 +260,10 @@ def test_located_rows_name_their_file_and_position(lake: hg.Lake, table: hg.Tabl
     delete_rows(lake, NAME, "id IN (0, 4)")
     view = table._view()
     only = bind_text("id IN (0, 3, 5, 12)", table.schema)
-    found = read_located(lake._handle.driver, view.loader, view.files(only), table.schema, only)
+    found = read_located(Inspector(lake).driver, view.loader, view.files(only), table.schema, only)
     assert found.column_names == ["id", "part", "_file", "_pos"]
     paths = {file.partition["part"]: file.path for file in table.files()}
     places = {row["id"]: (row["_file"], row["_pos"]) for row in found.to_pylist()}
     assert places == {3: (paths["x"], 3), 5: (paths["x"], 5), 12: (paths["y"], 2)}
-    none = read_located(lake._handle.driver, view.loader, (), table.schema)
+    none = read_located(Inspector(lake).driver, view.loader, (), table.schema)
     assert none.schema == found.schema
