@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 
 import pyarrow as pa
@@ -14,10 +17,13 @@ from headgate.log.head import Chain, FollowLog, LostEnd, Reached
 from headgate.log.layout import PLAIN, TRACKER, Ballot, RecordLayout, entry_key
 from headgate.log.strategy import layout_named, versions_in
 from headgate.model.identifiers import GENESIS, TxId, Version
+from headgate.storage.capabilities import Store
+from headgate.storage.local import LocalStore
 from headgate.storage.memory import MemoryStore
 from headgate.storage.requests import Get
 from headgate.system.host import SystemHost
 from headgate.testing.intercept import counted
+from tests.lake.test_budgets import COMMIT
 
 ROWS = pa.table({"id": pa.array([1], pa.int64())})
 STRATEGIES = ("conditional", "rename", "filetracker")
@@ -30,7 +36,7 @@ def lake_of(store: MemoryStore, strategy: str, versions: int) -> hg.Lake:
     return lake
 
 
-def lose(store: MemoryStore, strategy: str, first: int, last: int) -> None:
+def lose(store: Store, strategy: str, first: int, last: int) -> None:
     """Deletes the records of versions, with the attempts at them, and nothing else."""
     layout = layout_named(strategy)
     for number in range(first, last + 1):
@@ -266,6 +272,124 @@ def test_an_idle_handle_looks_once(strategy: str) -> None:
         table.append(ROWS)
         gets.append(sum(isinstance(request, Get) for request in tally.history))
     assert gets == [1, 1 + 3, 1, 1, 1 + 3]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_an_idle_handle_on_an_empty_lake_does_not_commit_the_lost_versions_again(strategy: str) -> None:
+    store, host = MemoryStore(), Idle()
+    lake = hg.Lake.init(store, strategy=strategy, host=host)
+    other = hg.Lake.open(store)
+    for number in range(3):
+        other.set_properties({"n": str(number)})
+    lose(store, strategy, 1, 3)
+    host.seconds += 61
+
+    with pytest.raises(CorruptLakeError, match="lost"):
+        lake.set_properties({"n": "late"})
+
+    assert store.get(layout_named(strategy).record_key(Version(1))) is None
+
+
+def as_another_process(directory: Path) -> hg.Lake:
+    """A handle that shares nothing of what it knows: one that syncs does not trust one that does not."""
+    return hg.Lake.open(LocalStore(directory, fsync=False))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("known", [0, 11, 14])
+def test_on_a_disk_no_handle_commits_after_a_loss(tmp_path: Path, strategy: str, known: int) -> None:
+    """Not even one that has just committed: to look costs no request there."""
+    store = LocalStore(tmp_path / "lake")
+    lake = hg.Lake.init(store, strategy=strategy)
+    other = as_another_process(tmp_path / "lake")
+    for number in range(14):
+        (lake if number < known else other).set_properties({"n": str(number)})
+    lose(store, strategy, min(known + 1, 12), 14)
+
+    for _ in range(2):
+        with pytest.raises(CorruptLakeError, match=r"gone|lost"):
+            lake.set_properties({"n": "late"})
+
+    layout = layout_named(strategy)
+    assert [store.get(layout.record_key(Version(number))) for number in (12, 15)] == [None, None]
+    assert hg.repair(store).version == 14
+    assert lake.set_properties({"n": "again"}).version == 15
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_on_a_disk_no_handle_commits_on_top_of_another_record(tmp_path: Path, strategy: str) -> None:
+    """A backup was brought back, and other transactions were committed under the same numbers."""
+    lake = hg.Lake.init(tmp_path / "lake", strategy=strategy)
+    lake.set_properties({"n": "first"})
+    shutil.copytree(tmp_path / "lake" / "control", tmp_path / "backup")
+    lake.set_properties({"n": "second"})
+    shutil.rmtree(tmp_path / "lake" / "control")
+    shutil.copytree(tmp_path / "backup", tmp_path / "lake" / "control")
+    as_another_process(tmp_path / "lake").set_properties({"n": "another"})
+
+    with pytest.raises(CorruptLakeError, match=r"version 2, .* is a different one now"):
+        lake.set_properties({"n": "third"})
+
+    assert as_another_process(tmp_path / "lake").version == 2
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("changed", [(12, 13, 14), (14,)])
+def test_on_a_disk_published_tables_show_what_control_has_lost(
+    tmp_path: Path, strategy: str, changed: tuple[int, ...]
+) -> None:
+    """All of `control/` was set back. A new writer must not commit another 12, nor move the hint back."""
+    lake = hg.Lake.init(tmp_path / "lake", strategy=strategy)
+    table = lake.create_table("a.b", "id BIGINT")
+    for _ in range(10):
+        table.append(ROWS)
+    shutil.copytree(tmp_path / "lake" / "control", tmp_path / "backup")
+    for version in (12, 13, 14):
+        table.append(ROWS) if version in changed else lake.set_properties({"n": str(version)})
+    shutil.rmtree(tmp_path / "lake" / "control")
+    shutil.copytree(tmp_path / "backup", tmp_path / "lake" / "control")
+
+    for _ in range(2):
+        late = as_another_process(tmp_path / "lake")
+        assert late.version == 11
+        with pytest.raises(CorruptLakeError, match="shows that version 14 was committed"):
+            late.table("a.b").append(ROWS)
+
+    assert late.version == 11
+    (hint,) = (tmp_path / "lake").glob("data/*/*/metadata/version-hint.text")
+    assert hint.read_text() == "14"
+    assert hg.repair(tmp_path / "lake", accept_loss=True).lost == (12, 13, 14)
+    again = as_another_process(tmp_path / "lake").table("a.b")
+    assert (again.append(ROWS).version, again.read_arrow().num_rows) == (15, 11)
+    assert hint.read_text() == "15"
+
+
+@pytest.mark.parametrize("hint", ["12", "9" * 19, "9" * 5_000, "-1", "v12", "\xff", ""])
+def test_a_wrong_hint_alone_stops_nobody(tmp_path: Path, hint: str) -> None:
+    lake = hg.Lake.init(tmp_path / "lake")
+    table = lake.create_table("a.b", "id BIGINT")
+    (file,) = (tmp_path / "lake").glob("data/*/*/metadata/version-hint.text")
+    file.write_text(hint)
+    assert table.append(ROWS).version == 2
+    assert file.read_text() == "2"
+
+
+@pytest.mark.parametrize("to", STRATEGIES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_on_a_disk_a_look_before_a_commit_sends_no_request(tmp_path: Path, strategy: str, to: str) -> None:
+    """Nor is the commit of another process, or a change of the strategy, an alarm."""
+    lake = hg.Lake.init(tmp_path / "lake", strategy=strategy)
+    lake.set_properties({"n": "first"})
+    if to != strategy:
+        lake.change_strategy(to)
+    as_another_process(tmp_path / "lake").set_properties({"n": "other"})
+    assert lake.version == 2 + (to != strategy)
+    for number in range(3):
+        before = lake.metrics().requests
+        lake.set_properties({"n": str(number)})
+        sent = Counter(lake.metrics().requests)
+        sent.subtract(before)
+        assert {kind: count for kind, count in sent.items() if count} == COMMIT[to]
 
 
 def busy_handles(strategy: str, lost: int = 3) -> tuple[MemoryStore, hg.Table]:

@@ -18,7 +18,7 @@ import pytest
 import headgate as hg
 from headgate.errors import InvalidInputError, StorageRefusedError
 from headgate.log.layout import entry_key, entry_version
-from headgate.log.log import LostEndError
+from headgate.log.lost_end import LostEndError
 from headgate.model.commit_event import CommitEvent
 from headgate.model.identifiers import Version
 from headgate.steward.backlog import MOST_WAITING, OF_THE_PARENT

@@ -445,6 +445,24 @@ def test_a_mount_is_read_inside_of_a_transaction(lake: hg.Lake, inbox: Path) -> 
         theirs.table("raw.orders").read_arrow()
 
 
+def test_what_the_transaction_dropped_or_renamed_is_not_said_to_be_readable(
+    lake: hg.Lake, inbox: Path
+) -> None:
+    lake.mount_csv("raw.orders", inbox)
+    lake.create_view(RECENT, SQL)
+    for name in ("raw.orders", RECENT):
+        tx = lake.transaction()
+        tx.rename_object(name, "raw.renamed")
+        with pytest.raises(hg.NotFoundError, match=f"this transaction renames {name} to raw.renamed"):
+            tx.table(name)
+        assert tx.table("raw.renamed").name == "raw.renamed"
+        tx.drop_object("raw.renamed")
+        with pytest.raises(hg.NotFoundError, match=f"{name} was dropped in this transaction"):
+            tx.table(name)
+        made = tx.create_table(name, "id INT")
+        assert made.read_arrow().num_rows == tx.table(name).read_arrow().num_rows == 0
+
+
 WRITES: list[Callable[[TableWriter], object]] = [
     lambda table: table.append(pa.table({"id": [1]})),
     lambda table: table.overwrite(pa.table({"id": [1]})),

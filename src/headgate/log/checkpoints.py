@@ -65,7 +65,10 @@ class Checkpoints:
         Costs `last.json`, one checkpoint, and at most as many records as a window has. `CorruptLakeError` if
         the log does not begin with the identity of this lake, or is gone.
         """
-        return self._lead(self.genesis)
+        began = self.log.driver.host.elapsed()
+        newest = self._lead(self.genesis)
+        self.log.note_opened(began)
+        return newest
 
     def refresh(self) -> LakeState:
         """The newest state of the lake, read from what this handle knows, or from a checkpoint if that is far

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from math import inf
-from typing import Any, Self, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from headgate.core.compaction.windows import boundary_at_or_before
 from headgate.core.history.commit_time import NO_LAKE_BEFORE, is_far, time_of
@@ -37,28 +37,27 @@ from headgate.log.head import (
     NotFound,
     Reached,
 )
-from headgate.log.layout import RecordLayout, checkpoint_key
+from headgate.log.layout import RecordLayout, checkpoint_key, entry_key
+from headgate.log.lost_end import REOPEN, REPAIR, LostEndError, lost_end
 from headgate.log.strategy import LAYOUTS, CommitStrategy, layout_named, strategy_named
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.identity import LakeIdentity
 from headgate.model.json_object import digest
 from headgate.model.record import Record
 from headgate.model.state import LakeState
-from headgate.storage.capabilities import KnowsItsPlace
+from headgate.storage.capabilities import KnowsItsPlace, Tail
 from headgate.system.host import renew_after_fork
 
 T = TypeVar("T")
 
 QUIET_SECONDS = 60.0
 """How long a writer trusts that the newest record that it knows still exists, without checking."""
-REPAIR = (
-    "stop writing to this lake; restore control/log/ from a backup, or run `headgate fsck`, which says "
-    "what is lost, and `headgate fsck --repair`, which rebuilds what it can"
-)
-REOPEN = (
-    "open the lake again: a repair, or restoring a backup, has put another transaction there; "
-    "headgate log shows which transactions are in the lake"
-)
+RECEIPTS_READ = 2
+"""For how many later versions a writer on nearby storage looks for receipts. One writer may have died."""
+
+Published: TypeAlias = Callable[[Version], tuple[Version, str] | None]
+"""A version after the given one in which a table was published, and the object that shows it; None if none
+is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +121,7 @@ class CommitLog:
             for entry in self._memory.recent.values():
                 memory.remember(entry)
             memory.see(self._memory.newest)
+            memory.hear(self._memory.heard_at)
             self._memory = memory
 
     def companion(self, name: str, make: Callable[[], T]) -> T:
@@ -145,6 +145,10 @@ class CommitLog:
         """The state at a boundary, if it was passed recently."""
         return self._memory.boundaries.get(boundary)
 
+    def note_opened(self, began: float) -> None:
+        """Notes that opening, which began at a time on the clock of the host, found the log whole."""
+        self._memory.hear(began)
+
     def begin_at(self, checkpoint: LakeState) -> None:
         """Takes a checkpoint as the newest known state, if it is newer than what is known."""
         self._memory.see(checkpoint)
@@ -165,7 +169,7 @@ class CommitLog:
         record, after = follow(state, data, self._layout(state).record_key(version))
         entry = Entry(record, data, after)
         self._memory.remember(entry)
-        self._memory.heard_at = self.driver.host.elapsed()
+        self._memory.hear(self.driver.host.elapsed())
         return entry
 
     def advance(self, state: LakeState, at_most: int) -> Progress:
@@ -251,7 +255,7 @@ class CommitLog:
                     REPAIR,
                 )
             case LostEnd(head, version, sign):
-                lost = _lost_end(self.driver.store.describe(), head, version, sign)
+                lost = lost_end(self.driver.store.describe(), head, version, sign)
                 self.doubt_end(lost)
                 raise lost
 
@@ -276,26 +280,52 @@ class CommitLog:
                 "it is right delete the checkpoint",
             )
 
-    def confirm_end(self, state: LakeState) -> Progress:
+    def confirm_end(self, state: LakeState, published_after: Published = lambda _: None) -> Progress:
         """Checks that the log still ends where a commit on top of `state` assumes, and reads what is newer.
 
         Raises `LostEndError` if the record of `state` is gone, or if there are signs of later versions whose
-        records are gone. Sends requests only if this process has not read or written the log for a while, so
-        writers that commit often pay nothing. A loss in between is detected when a lake is opened.
+        records are gone. On nearby storage every commit looks, without a request, also at what
+        `published_after` returns. Elsewhere it sends requests only if this process has not read or written
+        the log for a while, so writers that commit often pay nothing; a loss in between is detected when a
+        lake is opened.
         """
         now = self.driver.host.elapsed()
-        if not self._memory.in_doubt and (state.version == GENESIS or self._memory.heard_since(now)):
+        if self._memory.trusts(now) and not self._seems_lost(state, published_after):
             return Progress(state, (), ended=False)
         try:
             self._require_no_other_twin(state)
             self._require_own_record(state)
             progress = self.catch_up(state, 1, to_be_sure=True, across_boundary=True)
+            self._require_published(progress.state, published_after)
         except LostEndError as error:
             # What was read on the way would count as having heard of the log.
             self.doubt_end(error)
             raise
         self._memory.trust(now)
         return progress
+
+    def _seems_lost(self, state: LakeState, published_after: Published) -> bool:
+        """Whether nearby storage shows, without a request, that records may be lost from `state` on."""
+        own = self._layout(state).record_key(state.version)
+        receipts = [entry_key(Version(state.version.number + more)) for more in range(1, RECEIPTS_READ + 1)]
+        found = self.driver.peek([own, *receipts])
+        if found is None:
+            return False
+        if state.version != GENESIS and not _may_be(found[own], state.digest):
+            return True  # or its strategy has another layout: requests will tell
+        shown = any(found[key] is not None for key in receipts)
+        shown = shown or published_after(state.version) is not None
+        return shown and not self._is_decided_after(state)
+
+    def _require_published(self, state: LakeState, published_after: Published) -> None:
+        """Raises `LostEndError` if a table was published in a version after `state`, which has no record."""
+        sign = published_after(state.version)
+        if sign is not None and not self._is_decided_after(state):
+            raise lost_end(self.driver.store.describe(), state.version, *sign)
+
+    def _is_decided_after(self, state: LakeState) -> bool:
+        """Whether the next version has a record. Asked last: all that shows it is written after it."""
+        return self.driver.get(self._layout(state).record_key(state.version.next())) is not None
 
     def doubt_end(self, error: LostEndError) -> None:
         """Makes the next commit of this process look at the log before it decides, after `error`.
@@ -389,42 +419,9 @@ class CommitLog:
         return layout_named(state.next_strategy)
 
 
-class LostEndError(CorruptLakeError):
-    """Versions that were committed are no longer in the log, and nothing above them is.
-
-    `sign` is the object that contradicts a commit, with the digest of its content, if there is one.
-    """
-
-    sign: tuple[str, str] | None = None
-
-    def shown_by(self, key: str, content: bytes | None) -> Self:
-        """This error, with the object that shows it."""
-        self.sign = None if content is None else (key, digest(content))
-        return self
-
-
-def committed_twice(place: str, version: Version, key: str, content: bytes | None) -> LostEndError:
-    """The error if the object `key` is of another transaction than the one just committed as `version`.
-
-    The handle had not read the log since, so it could not know that the log had once been longer. The commit
-    is decided nevertheless, so the text must keep the caller from repeating it.
-    """
-    return LostEndError(
-        f"{place}: this transaction was committed as version {version}, and its changes are in the lake: do "
-        f"not run it again. But {key} shows that another one was committed as version {version} before: the "
-        "log had lost its end",
-        "do not retry. Stop writing to this lake, and run `headgate fsck --repair`; only if it says that "
-        "this transaction was set aside or given up, run the work again",
-    ).shown_by(key, content)
-
-
-def _lost_end(place: str, head: Version, version: Version, sign: str) -> LostEndError:
-    gone = f"version {version} is" if version == head.next() else f"versions {head.next()} to {version} are"
-    return LostEndError(
-        f"{place}: the log ends at version {head}, but {sign} shows that version {version} was committed: "
-        f"the end of the log is lost, and {gone} gone",
-        REPAIR,
-    )
+def _may_be(found: Tail | None, expected: str) -> bool:
+    """Whether the end of an object can be that of the object with a digest."""
+    return found is not None and (len(found.data) < found.object_bytes or digest(found.data) == expected)
 
 
 ACROSS_BOUNDARIES = 2 * MAX_RECORDS
@@ -458,7 +455,7 @@ class LogMemory:
         """
         self.newest = genesis
         self.heard_at: float | None = None
-        """When a record was last read or decided, on the clock of the host."""
+        """When the log was last opened, or a record read or decided, on the clock of the host."""
         self.in_doubt = False
         """Whether the log had lost its end when this process last looked; see `CommitLog.doubt_end`."""
         self._contradictions: dict[str, str] = {}
@@ -474,9 +471,13 @@ class LogMemory:
         self.lock = threading.Lock()
         self.turn = threading.RLock()
 
-    def heard_since(self, now: float) -> bool:
+    def trusts(self, now: float) -> bool:
         """Whether this process read or committed a record so recently that it need not check the log."""
-        return self.heard_at is not None and now - self.heard_at < QUIET_SECONDS
+        return not self.in_doubt and self.heard_at is not None and now - self.heard_at < QUIET_SECONDS
+
+    def hear(self, at: float | None) -> None:
+        if at is not None:
+            self.heard_at = at if self.heard_at is None else max(self.heard_at, at)
 
     def doubt(self, error: LostEndError) -> None:
         with self.lock:

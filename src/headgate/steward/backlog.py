@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from headgate.log.log import LostEndError
+from headgate.log.lost_end import LostEndError
 from headgate.model.record import Record
 from headgate.model.state import LakeState
 from headgate.system.host import Host, renew_after_fork

@@ -22,7 +22,7 @@ from headgate.log.layout import (
     outbox_key,
     outbox_version,
 )
-from headgate.log.log import committed_twice
+from headgate.log.lost_end import committed_twice
 from headgate.model.control_entry import NONE_FAILED, ControlEntry, FailedCommits, HookRun
 from headgate.model.identifiers import GENESIS, Version
 from headgate.model.json_object import JsonObject, digest, encode

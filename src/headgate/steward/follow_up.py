@@ -16,7 +16,8 @@ from headgate.core.history.commit_time import has_passed
 from headgate.core.input.settings import FOLLOW_UP
 from headgate.errors import CorruptLakeError, HeadgateError
 from headgate.log.checkpoints import Checkpoints, state_at
-from headgate.log.log import CommitLog, LostEndError
+from headgate.log.log import CommitLog
+from headgate.log.lost_end import LostEndError
 from headgate.log.strategy import clean_up, known_strategy
 from headgate.model.control_entry import ControlEntry, HookRun, HookState
 from headgate.model.identifiers import StrategyName, Version

@@ -7,13 +7,14 @@ again. Engines that open the exact metadata file need neither.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from headgate.errors import CorruptLakeError
 from headgate.log.driver import Driver
-from headgate.log.log import committed_twice
-from headgate.model.identifiers import Version, unpadded
+from headgate.log.lost_end import committed_twice
+from headgate.model.identifiers import DIGITS, Version, unpadded
 from headgate.model.table import TableRef
+from headgate.storage.capabilities import Tail
 from headgate.system.host import renew_after_fork
 
 MAX_ROUNDS = 8
@@ -63,6 +64,28 @@ def _publish_first(driver: Driver, table: TableRef, metadata: bytes) -> None:
     there = driver.get(key)
     if there != metadata:
         raise committed_twice(driver.store.describe(), version_of(table), key, there)
+
+
+def published_after(driver: Driver, locations: Sequence[str], version: Version) -> tuple[Version, str] | None:
+    """The newest version above `version` in which a table at one of the locations was published, and the
+    object that shows it. None if there is none, or if only requests can tell.
+
+    A hint alone shows nothing: other programs can write it.
+    """
+    hints = driver.peek([hint_key(location) for location in locations])
+    if not hints:
+        return None
+    newest, location = max((_number_in(hints[hint_key(each)]), each) for each in locations)
+    if newest <= version.number:
+        return None
+    key = published_key(location, Version(newest))
+    shown = driver.peek([key])
+    return (Version(newest), key) if shown and shown[key] is not None else None
+
+
+def _number_in(hint: Tail | None) -> int:
+    text = "" if hint is None else hint.data.decode("ascii", "replace").strip()
+    return unpadded(text.zfill(DIGITS)) or 0
 
 
 def hint_key(location: str) -> str:

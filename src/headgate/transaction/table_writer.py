@@ -83,7 +83,21 @@ def _found_at_base(tx: Work, name: str) -> TableRef:
             f"there is no table {name} yet: this transaction renames {before} to {name} when it commits",
             f"use the old name, {before}, in this transaction",
         )
+    _refuse_gone_object(tx, name)
     return found_table(tx.base, name)
+
+
+def _refuse_gone_object(tx: Work, name: str) -> None:
+    """Raises an error if the base has a view or mount with this name, and the transaction no longer has."""
+    gone = tx.changes().objects.get(name)
+    if gone is None or gone.before is None:
+        return
+    if gone.after is None:
+        raise NotFoundError(f"the view or mount {name} was dropped in this transaction")
+    raise NotFoundError(
+        f"this transaction renames {name} to {gone.name_after}",
+        f"use the new name, {gone.name_after}, in this transaction",
+    )
 
 
 class TableWriter(Evolvable[None]):

@@ -33,6 +33,7 @@ from headgate.model.identifiers import TxId, Version
 from headgate.model.record import Record
 from headgate.model.state import LakeState
 from headgate.steward.backlog import Awaited, Decided
+from headgate.steward.publishing import published_after
 from headgate.steward.replica.mark import refuse_replica
 from headgate.system.host import renew_after_fork
 from headgate.transaction.announcing import Presence
@@ -301,7 +302,7 @@ class Transaction(NotedChanges):
         the winning records were read: one of them may be ours, or the reason why ours is rejected.
         """
         self._others.follow(self._log.follow_seen(self._others.state))
-        self._others.follow(self._log.confirm_end(self._others.state))
+        self._others.follow(self._log.confirm_end(self._others.state, self._published_after))
         earlier = self._committed_by_a_twin() or self._earlier_batch()
         if earlier is not None:
             self._end(earlier)
@@ -318,6 +319,11 @@ class Transaction(NotedChanges):
             # Its base has expired, so other writers were faster. That counts as a loss.
             if not self._others.catch_up(1):
                 raise
+
+    def _published_after(self, version: Version) -> tuple[Version, str] | None:
+        tables = self._others.state.tables
+        changed = [tables[name].location for name in self._work.noted.tables if name in tables]
+        return published_after(self._log.driver, changed, version)
 
     # --- offering a record ----------------------------------------------------------------------------
 
