@@ -12,7 +12,7 @@ from collections.abc import Callable
 from headgate.errors import CorruptLakeError
 from headgate.log.driver import Driver
 from headgate.log.log import committed_twice
-from headgate.model.identifiers import Version, unpadded
+from headgate.model.identifiers import Version, named_version
 from headgate.model.table import TableRef
 from headgate.system.host import renew_after_fork
 
@@ -119,7 +119,7 @@ class Announced:
 
 def version_of(table: TableRef) -> Version:
     """The version whose commit wrote the metadata of a table; the file name begins with it."""
-    number = unpadded(table.metadata.rpartition("/")[2][:20])
+    number = named_version(table.metadata)
     if number is None:
         raise CorruptLakeError(f"{table.metadata} is not a name of a metadata file of Headgate")
     return Version(number)
