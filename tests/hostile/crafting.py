@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 import headgate as hg
+from headgate.iceberg.format.container import split
 from headgate.iceberg.format.relocation import _rewritten
 from headgate.storage.local import LocalStore
 
@@ -80,6 +82,24 @@ def rename_lists(root: Path, new: Callable[[str], str]) -> None:
 
     for path in metadata_files(root):
         change_json(path, change)
+
+
+def avro_schema(path: Path) -> str:
+    """The schema in the header of a manifest or of a list of manifests."""
+    return split(path.read_bytes()).metadata["avro.schema"]
+
+
+def copied(origin: Path, lake: Path) -> None:
+    """A copy of a lake at another location, with the names of its files changed."""
+    shutil.copytree(origin, lake)
+    for path in metadata_files(lake):
+        path.write_bytes(path.read_bytes().replace(f"file://{origin}/".encode(), f"file://{lake}/".encode()))
+
+    def moved(uri: str) -> str:
+        return uri.replace(f"file://{origin}/", f"file://{lake}/")
+
+    rename_files(lake, moved)
+    rename_manifests(lake, moved)
 
 
 def everything(directory: Path) -> Iterator[tuple[str, bytes]]:

@@ -10,6 +10,7 @@ import pytest
 
 import headgate as hg
 from headgate.errors import CorruptLakeError
+from headgate.model.identifiers import Version
 from headgate.model.json_object import JsonObject
 from headgate.model.table import TableRef, stored_name
 from tests.hostile import crafting
@@ -54,7 +55,9 @@ def test_a_name_that_a_table_may_have(name: str) -> None:
 @pytest.mark.parametrize(("location", "metadata"), BAD_REFS)
 def test_a_table_that_lies_elsewhere(location: str, metadata: str) -> None:
     with pytest.raises(CorruptLakeError, match=r"^here: "):
-        TableRef.from_json(JsonObject({"uuid": "u", "location": location, "metadata": metadata}, "here"))
+        TableRef.from_json(
+            JsonObject({"uuid": "u", "location": location, "metadata": metadata}, "here"), Version(9)
+        )
 
 
 def change_table(**fields: str) -> Callable[[dict[str, Any]], None]:

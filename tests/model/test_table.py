@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.errors import CorruptLakeError
+from headgate.model.identifiers import Version
 from headgate.model.json_object import JsonObject, encode
 from headgate.model.table import StructurePart, TableAction, TableCommit, TableRef
 
@@ -16,7 +17,7 @@ REF = TableRef("u", "data/sales/orders", "data/sales/orders/metadata/1.json")
 
 
 def read(fields: dict[str, Any]) -> TableCommit:
-    return TableCommit.from_json(JsonObject.parse(encode(fields), "here"))
+    return TableCommit.from_json(JsonObject.parse(encode(fields), "here"), Version(9))
 
 
 @given(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,7 +17,14 @@ import headgate as hg
 from headgate.errors import CorruptLakeError, StorageRefusedError
 from headgate.spark.store.hadoop import HadoopStore
 from headgate.storage.local import LocalStore
-from tests.hostile.crafting import change_avro, make_lake, manifests, rename_files
+from tests.hostile.crafting import (
+    change_avro,
+    change_json,
+    make_lake,
+    manifests,
+    metadata_files,
+    rename_files,
+)
 
 
 def swapped_for_links(lake: Path, outside: Path) -> None:
@@ -147,3 +155,67 @@ def test_a_manifest_with_any_name_is_an_error_of_ours(
                 table.read(session).collect()
         finally:
             session.conf.unset("spark.headgate.files")
+
+
+def list_position(lake: Path, position: int) -> None:
+    """The delete file of the lake lists another position."""
+    path = next(path for path in lake.rglob("*.parquet") if "pos" in pq.read_schema(path).names)
+    before = pq.read_table(path)
+    pq.write_table(pa.table({"file_path": before["file_path"][:1], "pos": [position]}), path)
+
+
+@pytest.mark.parametrize("position", [9, 2**35])
+def test_spark_needs_no_bit_for_a_position_that_a_file_does_not_have(
+    session: SparkSession, tmp_path: Path, position: int
+) -> None:
+    make_lake(tmp_path / "lake")
+    list_position(tmp_path / "lake", position)
+    table = hg.Lake.open(tmp_path / "lake").table("t.t")
+    session.conf.set("spark.headgate.files", "native")
+    try:
+        with pytest.raises(CorruptLakeError, match=f"the table refers to row {position:,} of it"):
+            table.read(session).collect()
+    finally:
+        session.conf.unset("spark.headgate.files")
+
+
+def test_spark_tells_no_position_that_a_file_does_not_have(session: SparkSession, tmp_path: Path) -> None:
+    """A manifest says that a file has 64 billion rows. The change feed lists all but one that is deleted."""
+    lake = hg.Lake.init(LocalStore(tmp_path / "lake", fsync=False))
+    table = lake.create_table("t.t", "id BIGINT", properties={"write.delete.mode": "merge-on-read"})
+    table.append(pa.table({"id": [1, 2, 3]}))
+    table.delete("id = 2")
+    table.overwrite(pa.table({"id": [7]}))
+
+    def change(entry: dict[str, Any]) -> None:
+        if entry["data_file"]["content"] == 0:
+            entry["data_file"]["record_count"] = 2**36
+
+    for path in manifests(tmp_path / "lake"):
+        change_avro(path, change)
+    table = hg.Lake.open(tmp_path / "lake").table("t.t")
+    with pytest.raises(
+        CorruptLakeError, match="has 3 rows, but the table refers to row 68,719,476,735 of it"
+    ):
+        table.changes(session, since=3)
+    with pytest.raises(
+        CorruptLakeError, match="has 3 rows, but the table refers to row 68,719,476,735 of it"
+    ):
+        table.changes_arrow(since=3)
+
+
+def test_a_table_that_is_partitioned_by_what_it_does_not_have(session: SparkSession, tmp_path: Path) -> None:
+    lake = hg.Lake.init(LocalStore(tmp_path / "lake", fsync=False))
+    lake.create_table("t.t", "id BIGINT, d DATE", partition_by=["month(d)"])
+
+    for source in (1, 99):  # a number, and nothing
+        for path in metadata_files(tmp_path / "lake"):
+            change_json(path, partial(partitioned_by, source))
+        table = hg.Lake.open(tmp_path / "lake").table("t.t")
+        for rows in (pa.table({"id": [1]}), session.range(3).selectExpr("id", "CAST(NULL AS DATE) AS d")):
+            with pytest.raises(CorruptLakeError, match="rows are partitioned or sorted by"):
+                table.append(rows)
+
+
+def partitioned_by(source: int, metadata: dict[str, Any]) -> None:
+    metadata["partition-specs"][0]["fields"][0]["source-id"] = source

@@ -18,6 +18,7 @@ from headgate.core.sql.allowed import FUNCTIONS, REFUSED_FUNCTIONS, TABLE_FUNCTI
 from headgate.errors import HeadgateError, InvalidInputError
 from headgate.model.named_object import NamedObject, View
 from headgate.model.record import PropertyChange
+from headgate.spark.sql import parser
 from headgate.transaction.changes import Alteration, ObjectChange
 
 SECRET = "swordfish"
@@ -391,6 +392,21 @@ def test_views_that_each_name_the_one_below_twice(lake: hg.Lake, reader: SparkSe
         tx.table(below).read(reader)
     with pytest.raises(InvalidInputError, match="1,000 relations"):
         lake.create_materialized_view(reader, "sales.copy", f"TABLE {below}")
+
+
+@pytest.mark.timeout(120)
+def test_parts_that_the_parser_repeats(
+    lake: hg.Lake, reader: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`CASE x WHEN a … WHEN b …` has `x` twice in the tree: forty of them, in each other, have no end."""
+    monkeypatch.setattr(parser, "MAX_NODES", 5_000)
+    cases = (
+        "SELECT " + "CASE " * 40 + "id" + " WHEN 1 THEN 2 WHEN 3 THEN 4 END" * 40 + " AS x FROM sales.orders"
+    )
+    with pytest.raises(InvalidInputError, match="more than 5,000 parts"):
+        lake.create_view("v.made", cases, replace=True)
+    with pytest.raises(InvalidInputError, match="more than 5,000 parts"):
+        lake.table(planted(lake, cases)).read(reader)
 
 
 TERMS = ", ".join(f"id + {number}" for number in range(24))

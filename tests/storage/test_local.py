@@ -18,6 +18,7 @@ import pytest
 import headgate as hg
 from headgate.errors import InvalidInputError, NoAnswerError, StorageError, StorageRefusedError
 from headgate.storage import local
+from headgate.storage.capabilities import Stored
 from headgate.storage.local import LocalStore
 from headgate.testing.contracts import all_keys, race
 
@@ -601,3 +602,13 @@ def test_a_store_of_a_place_that_does_not_exist_yet_makes_it(tmp_path: Path) -> 
     assert store.list_page("").keys == ()
     store.put("a", b"1")
     assert store.get("a") == b"1"
+
+
+@pytest.mark.parametrize("seconds", [2**40, -(2**40), 0])
+def test_a_file_whose_time_is_outside_of_the_calendar_is_listed(store: LocalStore, seconds: int) -> None:
+    store.put("a/key", b"1")
+    path = next(path for path in Path(store.describe()).rglob("key"))
+    os.utime(path, (seconds, seconds))  # some file systems keep the nearest time that they know
+    (found,) = store.list_times("").objects
+    assert found.key == "a/key"
+    assert Stored.of("a/key", 1, seconds).written_at.year in (1, 1970, 9999)

@@ -45,6 +45,7 @@ from headgate.iceberg.schema.arrow import (
     with_nan_counts,
 )
 from headgate.log.driver import Driver
+from headgate.model.limits import number_in
 
 
 def write_rows(target: Target, rows: pa.Table) -> tuple[DataFile, ...]:
@@ -278,9 +279,10 @@ purpose: files become a little shorter than the target, not longer."""
 def target_bytes(properties: Mapping[str, str]) -> int:
     """The target size of the table's data files."""
     given = properties.get(TARGET_SIZE, str(TARGET_BYTES))
-    if not given.isdigit() or int(given) == 0:
-        raise InvalidInputError(f"{TARGET_SIZE} is {given!r}", "set it to a number of bytes")
-    return int(given)
+    number = number_in(given)
+    if not number:
+        raise InvalidInputError(f"{TARGET_SIZE} is {given[:80]!r}", "set it to a number of bytes")
+    return number
 
 
 def pieces(rows: pa.Table, target: int) -> Iterator[pa.Table]:

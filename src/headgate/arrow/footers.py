@@ -8,11 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.types import PrimitiveType
+from pyroaring import BitMap64
 
 from headgate.arrow.file_rows import footer_bytes
 from headgate.errors import CorruptLakeError, InternalError, StorageError
 from headgate.iceberg.format.avro import physical
 from headgate.iceberg.format.data_file import DataFile, Partition, partition_key
+from headgate.iceberg.format.loader import TableLoader
 from headgate.iceberg.format.metadata import TableMetadata
 from headgate.iceberg.format.metrics import bound_value
 from headgate.iceberg.schema.arrow import data_file, out_of_years, require_partition
@@ -55,6 +57,28 @@ def describe_file_in(
 def row_count(driver: Driver, key: str, uri: str) -> int:
     """The number of rows according to a Parquet file's footer. `CorruptLakeError` if it has none."""
     return int(_footer(_tail(driver, key), uri).num_rows)
+
+
+UNCHECKED_ROWS = 1 << 24
+"""So many positions of rows take 128 MB."""
+
+
+def require_rows(loader: TableLoader, file: DataFile, rows: BitMap64) -> None:
+    """Raises `CorruptLakeError` if these are so many that they take much memory, and the file has fewer rows.
+
+    The rows come from the number of rows in a manifest, which may say anything.
+    """
+    if len(rows) > UNCHECKED_ROWS:
+        present = row_count(loader.driver, loader.key(file.path), file.path)
+        require_positions(file, rows, present)
+
+
+def require_positions(file: DataFile, rows: BitMap64, present: int) -> None:
+    """Raises `CorruptLakeError` unless the file, which has `present` rows, has rows at these positions."""
+    if rows and rows.max() >= present:
+        raise CorruptLakeError(
+            f"{file.path} has {present:,} rows, but the table refers to row {rows.max():,} of it"
+        )
 
 
 def _tail(driver: Driver, key: str) -> Tail:

@@ -10,7 +10,8 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 
 from headgate.arrow.data_files import read_located
-from headgate.errors import InvalidInputError, NotFoundError
+from headgate.arrow.footers import require_positions
+from headgate.errors import CorruptLakeError, InvalidInputError, NotFoundError
 from headgate.iceberg.format.loader import TableLoader
 from headgate.iceberg.format.metadata import TableMetadata
 from headgate.iceberg.format.positions import position_columns, positions_array
@@ -53,6 +54,7 @@ class RowHistory:
         file = PlannedFile(changed.file, 0, False)
         rows = read_located(self.driver, self.loader, [file], self.schema)
         if changed.rows is not None:
+            require_positions(changed.file, changed.rows, rows.num_rows)
             rows = rows.take(positions_array(changed.rows))
         return _with_change(
             rows.drop_columns(list(position_columns(self.schema))), changed.change.value, changed.version
@@ -88,6 +90,11 @@ def require_same_table(name: str, table: TableRef, before: LakeState, records: I
         return
     since = before.version.number
     named = [record.version.number for record in records if _names(record, name, table)]
+    if not named:
+        raise CorruptLakeError(
+            f"{name} belonged to another table, view or mount at version {since}, but no version since then "
+            "has given the name to this table"
+        )
     raise NotFoundError(
         f"{name}: at version {since} the name belonged to another table, view or mount; it belongs to this "
         f"table since version {named[-1]}",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.schema import Schema
@@ -15,7 +16,7 @@ from headgate.core.plans.refresh import VIEW_SQL
 from headgate.core.sql.merge_clauses import MergeSpec
 from headgate.errors import InvalidInputError
 from headgate.iceberg.format.data_file import DataFile
-from headgate.iceberg.format.metadata import TableMetadata
+from headgate.iceberg.format.metadata import TableMetadata, told_number
 from headgate.iceberg.format.snapshot import LIVE_RECORDS, TOTAL_RECORDS
 from headgate.iceberg.predicate.binding import bind_text
 from headgate.iceberg.scan.change_feed import ChangeType, read_changed_rows
@@ -24,6 +25,7 @@ from headgate.iceberg.schema.partitions import written_terms
 from headgate.iceberg.schema.sort_orders import written_sort_field
 from headgate.lake.change_feed import RowHistory, require_free_names, require_same_table, table_versions
 from headgate.lake.time_travel import TableView, TimeTravel
+from headgate.model.json_object import JsonObject
 from headgate.model.metrics import TableSize
 from headgate.model.named_object import CsvMount, Definition, Foreign, HostMount, View
 from headgate.model.table import TableRef
@@ -86,21 +88,22 @@ class TableSnapshot:
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> TableSnapshot:
         """The snapshot from its entry in the metadata of the table."""
-        summary: Mapping[str, str] = raw.get("summary", {})
-        size = summary.get("total-files-size")
+        source = JsonObject(raw, "a snapshot of the table")
+        summary: Mapping[str, str] = source.text_by_name("summary")
+        number = partial(told_number, summary)
         return cls(
-            version=raw["sequence-number"],
-            snapshot_id=raw["snapshot-id"],
-            committed_at=datetime.fromtimestamp(raw["timestamp-ms"] / 1000, UTC),
+            version=source.number("sequence-number"),
+            snapshot_id=source.number("snapshot-id"),
+            committed_at=source.milliseconds("timestamp-ms"),
             operation=summary.get("operation", ""),
-            rows=int(summary.get(LIVE_RECORDS, summary.get(TOTAL_RECORDS, 0))),
-            files=int(summary.get("total-data-files", 0)),
-            delete_files=int(summary.get("total-delete-files", 0)),
-            size_bytes=None if size is None else int(size),
-            rows_added=int(summary.get("added-records", 0)),
-            files_added=int(summary.get("added-data-files", 0)),
-            bytes_added=int(summary.get("added-files-size", 0)),
-            files_removed=int(summary.get("deleted-data-files", 0)),
+            rows=number(LIVE_RECORDS if LIVE_RECORDS in summary else TOTAL_RECORDS),
+            files=number("total-data-files"),
+            delete_files=number("total-delete-files"),
+            size_bytes=number("total-files-size") if "total-files-size" in summary else None,
+            rows_added=number("added-records"),
+            files_added=number("added-data-files"),
+            bytes_added=number("added-files-size"),
+            files_removed=number("deleted-data-files"),
         )
 
 

@@ -78,6 +78,11 @@ def unpadded(text: str) -> int | None:
     return number if number <= MAX_NUMBER else None
 
 
+def named_version(name: str) -> int | None:
+    """The version at which a metadata file was written: its name begins with it. None if it does not."""
+    return unpadded(name.rpartition("/")[2][:DIGITS])
+
+
 TABLES = "data/"
 """Everything below this belongs to tables; everything that decides about the lake is elsewhere."""
 
@@ -88,13 +93,18 @@ _NO_SEGMENT = re.compile(r"(?:^|/)\.{0,2}(?:/|$)")
 """Segments that do not name an entry of a directory: empty ones, `.` and `..`."""
 DATA, METADATA, ATTEMPTS = "data", "metadata", "attempts"
 """The parts of a table, each a directory."""
+MAX_LEVELS = 1_000
+"""How deep directories may be nested. HDFS allows no more, and a key of a lake has ten or twenty levels."""
 
 _LOCATION = re.compile(r"data/[^/]+/[^/]+")
 
 
 def is_key(text: str) -> bool:
-    """Whether every store can hold it: relative, without empty, `.` or `..` segments, of plain characters."""
-    return not (_NO_SEGMENT.search(text) or _FORBIDDEN.search(text))
+    """Whether every store can hold it: relative, without empty, `.` or `..` segments, of plain characters.
+
+    Also not nested too deeply: whatever creates or lists directories does so level by level.
+    """
+    return not (_NO_SEGMENT.search(text) or _FORBIDDEN.search(text)) and text.count("/") < MAX_LEVELS
 
 
 def key_of(uri: str, root: str) -> str | None:

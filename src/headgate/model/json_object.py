@@ -138,6 +138,14 @@ class JsonObject:
                 f"{self.origin}: field {name!r} is not a timestamp: {text[:80]!r}"
             ) from error
 
+    def milliseconds(self, name: str) -> datetime:
+        """A timestamp that is stored as milliseconds since 1970."""
+        number = self.number(name)
+        try:
+            return datetime.fromtimestamp(number / 1000, UTC)
+        except (ValueError, OverflowError, OSError) as error:
+            raise CorruptLakeError(f"{self.origin}: field {name!r} is not a timestamp: {number}") from error
+
     def optional_text(self, name: str) -> str | None:
         return None if self.fields.get(name) is None else self.text(name)
 

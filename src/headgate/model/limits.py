@@ -58,6 +58,8 @@ JSON_VALUES = 10_000_000
 for each schema."""
 JSON_LISTS = 2_000_000
 """Lists and objects in a JSON object, by their opening brackets: each takes up to 200 bytes in memory."""
+ROWS_IN_A_FILE = 1 << 36
+"""In a data file, as its manifest says: a set of all of them takes 140 MB."""
 POSITIONS = 128_000_000
 """In a position delete file: 900 MB in memory. Writers begin another file."""
 POSITIONS_BYTES = 512 * MIB

@@ -305,7 +305,7 @@ class Record:
             app=None if app is None else AppBatch.from_json(app),
             lake_properties=PropertyChange() if changed is None else PropertyChange.from_json(changed),
             tags=TagChange() if tags is None else TagChange.from_json(tags),
-            tables=tuple(TableCommit.from_json(table) for table in source.objects("tables")),
+            tables=tuple(TableCommit.from_json(table, version) for table in source.objects("tables")),
             objects=tuple(ObjectCommit.from_json(change) for change in source.objects("objects")),
             paths=path_changes(source, "paths"),
             reads=reads_from_json(source, "reads"),

@@ -117,7 +117,7 @@ class LakeState:
             identity=source.text("identity"),
             properties=source.text_by_name("properties"),
             tables={
-                stored_name(name, source.origin): TableRef.from_json(inside)
+                stored_name(name, source.origin): TableRef.from_json(inside, version)
                 for name, inside in source.objects_by_name("tables")
             },
             apps={

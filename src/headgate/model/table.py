@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 from headgate.errors import CorruptLakeError, InvalidInputError, shown
 from headgate.model.footprint import FileFootprint
-from headgate.model.identifiers import ATTEMPTS, MAX_NUMBER, METADATA, is_of_table
+from headgate.model.identifiers import ATTEMPTS, MAX_NUMBER, METADATA, Version, is_of_table, named_version
 from headgate.model.json_object import Json, JsonObject
 
 _PART = re.compile(r"[^\W_][\w\-]{0,99}|_[\w\-]{1,99}")
@@ -89,7 +89,8 @@ class TableRef:
         return {"uuid": self.uuid, "location": self.location, "metadata": self.metadata}
 
     @classmethod
-    def from_json(cls, source: JsonObject) -> TableRef:
+    def from_json(cls, source: JsonObject, newest: Version) -> TableRef:
+        """A table in what the lake says about version `newest`."""
         found = cls(source.text("uuid"), source.text("location"), source.text("metadata"))
         # Files are opened and deleted by these names.
         # Earlier releases wrote the metadata of attempts next to what is published.
@@ -97,6 +98,11 @@ class TableRef:
             raise CorruptLakeError(
                 f"{source.origin}: a table at {found.location[:200]!r} with its metadata at "
                 f"{found.metadata[:200]!r} is not inside the lake"
+            )
+        # What numbers in the table are compared with, when it is read.
+        if (named_version(found.metadata) or 0) > newest.number:
+            raise CorruptLakeError(
+                f"{source.origin}: {found.metadata[:200]!r} is named after a later version than {newest}"
             )
         return found
 
@@ -187,7 +193,8 @@ class TableCommit:
         return fields
 
     @classmethod
-    def from_json(cls, source: JsonObject) -> TableCommit:
+    def from_json(cls, source: JsonObject, version: Version) -> TableCommit:
+        """A table in the record of `version`."""
         action = source.text("action")
         if action not in {known.value for known in TableAction}:
             raise CorruptLakeError(f"{source.origin}: {action!r} is not a known action on a table")
@@ -195,7 +202,7 @@ class TableCommit:
         return cls(
             name=stored_name(source.text("name"), source.origin),
             action=TableAction(action),
-            table=TableRef.from_json(source),
+            table=TableRef.from_json(source, version),
             renamed_from=None if before is None else stored_name(before, source.origin),
             snapshot_id=source.optional_number("snapshot_id"),
             operation=source.optional_text("operation"),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from headgate.errors import CorruptLakeError
 from headgate.log.driver import Driver
 from headgate.log.lost_end import committed_twice
-from headgate.model.identifiers import DIGITS, Version, unpadded
+from headgate.model.identifiers import DIGITS, Version, named_version, unpadded
 from headgate.model.table import TableRef
 from headgate.storage.capabilities import Tail
 from headgate.system.host import renew_after_fork
@@ -142,7 +142,7 @@ class Announced:
 
 def version_of(table: TableRef) -> Version:
     """The version whose commit wrote the metadata of a table; the file name begins with it."""
-    number = unpadded(table.metadata.rpartition("/")[2][:20])
+    number = named_version(table.metadata)
     if number is None:
         raise CorruptLakeError(f"{table.metadata} is not a name of a metadata file of Headgate")
     return Version(number)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
 
 
@@ -44,6 +44,15 @@ class Stored:
     key: str
     size_bytes: int
     written_at: datetime
+
+    @classmethod
+    def of(cls, key: str, size_bytes: int, seconds: float) -> Stored:
+        """From seconds since 1970, which may be outside of the calendar: the owner of a file can set them."""
+        within = min(max(seconds, _FIRST.timestamp()), _LAST.timestamp())
+        return cls(key, size_bytes, datetime.fromtimestamp(within, UTC))
+
+
+_FIRST, _LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

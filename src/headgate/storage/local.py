@@ -22,7 +22,6 @@ import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -390,7 +389,7 @@ class LocalStore:
 
     def _describe(self, keys: Sequence[str]) -> Iterator[Stored]:
         for key, status in self._statuses(keys):
-            yield Stored(key, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+            yield Stored.of(key, status.st_size, status.st_mtime)
 
     def _statuses(self, keys: Sequence[str]) -> Iterator[tuple[str, os.stat_result]]:
         """The status of files, or of links themselves, without those that are deleted by now."""

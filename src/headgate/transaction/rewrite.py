@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from headgate.arrow.footers import require_positions, row_count
 from headgate.arrow.origins import locate_moved
 from headgate.core.conflict.isolation import isolation_of
-from headgate.errors import InternalError
+from headgate.errors import CorruptLakeError, InternalError
 from headgate.iceberg.format.data_file import DataFile, partition_key
 from headgate.iceberg.format.directories import Role, Target, role_of, window_covered
 from headgate.iceberg.format.positions import Kind, Positions, read_positions, write_positions
@@ -123,6 +124,8 @@ def _require_unchanged(target: Target, group: RewriteGroup, done: Rewritten) -> 
     live = live_rows(target, group.files)
     kept = sum(file.record_count for file in done.files)
     if not live == kept == done.before.rows == done.after.rows:
+        for planned in group.files:
+            _require_own_rows(target, planned)
         raise _changed(target, group, f"{kept} of {live} rows are left, {done.after.rows} when read back")
     if done.before != done.after:
         raise _changed(target, group, f"its {live} rows are not the original ones")
@@ -133,6 +136,21 @@ def _require_unchanged(target: Target, group: RewriteGroup, done: Rewritten) -> 
             raise _changed(target, group, f"{file.path} is in another partition")
         if window_covered(file.path, 0) != group.window:
             raise _changed(target, group, f"{file.path} is not named after the versions {group.window}")
+
+
+def _require_own_rows(target: Target, planned: PlannedFile) -> None:
+    """Raises `CorruptLakeError` if the manifest says something else of a file than its footer.
+
+    Then the lake is damaged, and the rewrite is right.
+    """
+    loader, file = target.loader, planned.file
+    present = row_count(target.driver, loader.key(file.path), file.path)
+    if present != file.record_count:
+        raise CorruptLakeError(
+            f"{file.path} has {present:,} rows, but the manifest of {target.table} says {file.record_count:,}"
+        )
+    dead = read_positions(target.driver, loader, planned.deletes, [file.path])
+    require_positions(file, dead.in_file(file.path), present)
 
 
 def _changed(target: Target, group: RewriteGroup, reason: str) -> InternalError:

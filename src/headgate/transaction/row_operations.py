@@ -15,6 +15,7 @@ from enum import Enum
 from pyroaring import BitMap64
 
 from headgate.arrow.data_files import IncomingRows
+from headgate.arrow.footers import require_rows
 from headgate.core.conflict.footprint import Read
 from headgate.core.conflict.isolation import isolation_of
 from headgate.core.sql.merge_clauses import Expression, Match, MergeSpec, require_sound
@@ -268,12 +269,12 @@ class RowOperation:
         return planned.file.record_count - len(self._dead(planned))
 
     def _live_positions(self, files: Sequence[PlannedFile]) -> Positions:
-        return Positions.of(
-            {
-                planned.file.path: BitMap64(range(planned.file.record_count)) - self._dead(planned)
-                for planned in files
-            }
-        )
+        found: dict[str, BitMap64] = {}
+        for planned in files:
+            every = BitMap64(range(planned.file.record_count))
+            require_rows(self.target.loader, planned.file, every)
+            found[planned.file.path] = every - self._dead(planned)
+        return Positions.of(found)
 
     def _dead(self, planned: PlannedFile) -> BitMap64:
         told = read_positions(self.target.driver, self.target.loader, planned.deletes)

@@ -38,6 +38,12 @@ from headgate.model.table import is_table_name
 
 MAX_DEPTH = 400
 """How deep the nodes of a stored query may be nested."""
+MAX_NODES = 200_000
+"""How many nodes and values a stored query may have.
+
+64 KB of SQL have some 130,000 at most. But the parser repeats parts: `CASE x WHEN …` has `x` once for each of
+its branches, so forty of them, each inside the other, are a million million nodes.
+"""
 MAX_PLACES = 1_000
 """How many relations and parts a stored query may have, with views and parts expanded where they are named.
 

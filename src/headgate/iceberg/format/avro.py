@@ -58,7 +58,7 @@ from headgate.iceberg.format.data_file import (
     Status,
 )
 from headgate.iceberg.format.writer_schema import writer_schema
-from headgate.model.limits import ITEMS
+from headgate.model.limits import ITEMS, ROWS_IN_A_FILE
 
 FORMAT_VERSION: Final = 2
 CODEC = "deflate"
@@ -399,7 +399,12 @@ def _entry_from_avro(record: Mapping[str, Any], manifest: Manifest) -> Entry:
     # Only added entries inherit; existing ones have their own numbers.
     inherited = manifest.sequence_number if status is Status.ADDED else None
     sequence, file_sequence = record["sequence_number"], record["file_sequence_number"]
+    for number in (sequence, file_sequence):
+        if number is not None and not 1 <= number <= manifest.sequence_number:
+            raise ValueError(f"an entry has the sequence number {number}, which its manifest cannot contain")
     source = record["data_file"]
+    if not 0 <= source["record_count"] <= ROWS_IN_A_FILE or source["file_size_in_bytes"] < 0:
+        raise ValueError(f"a file has {source['record_count']} rows in {source['file_size_in_bytes']} bytes")
     return Entry(
         status=status,
         snapshot_id=manifest.snapshot_id if record["snapshot_id"] is None else record["snapshot_id"],
@@ -521,8 +526,8 @@ def _partition_schema(entry_schema: str) -> Any:
 
 
 def _partition_record(avro: Any) -> Any:
-    data_file = next(field for field in avro["fields"] if field["name"] == "data_file")
-    return next(field for field in data_file["type"]["fields"] if field["name"] == "partition")["type"]
+    data_file = {field["name"]: field["type"] for field in avro["fields"]}["data_file"]
+    return {field["name"]: field["type"] for field in data_file["fields"]}["partition"]
 
 
 # --- manifest lists ----------------------------------------------------------------------------------------

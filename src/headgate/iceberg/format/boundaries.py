@@ -9,7 +9,7 @@ from headgate.errors import CorruptLakeError
 from headgate.iceberg.format.data_file import Content, Status
 from headgate.iceberg.format.directories import window_covered
 from headgate.iceberg.format.loader import TableLoader
-from headgate.iceberg.format.metadata import TableMetadata
+from headgate.iceberg.format.metadata import TableMetadata, told_number
 from headgate.iceberg.format.snapshot import READABLE_SINCE
 from headgate.iceberg.predicate.bound import Bound
 from headgate.iceberg.scan.planning import Plan, plan
@@ -27,8 +27,8 @@ def coverage(loader: TableLoader, metadata: TableMetadata) -> Coverage:
         for entry in entries
         if entry.status is not Status.DELETED
     )
-    said = snapshot.get("summary", {}).get(READABLE_SINCE)
-    return Coverage(int(snapshot["sequence-number"]) if said is None else int(said), windows)
+    own = int(snapshot["sequence-number"])
+    return Coverage(told_number(snapshot.get("summary", {}), READABLE_SINCE, own), windows)
 
 
 def with_files_of(own: TableMetadata, source: TableMetadata) -> TableMetadata:

@@ -48,7 +48,7 @@ class Role(Enum):
 
 _ROLES = "|".join(role.value for role in Role if role.value)
 _IN_A_DIRECTORY = re.compile(
-    rf"/data/L(\d+)-(?:(\d+)-(\d+)-)?([0-9a-f]{{32}})(?=/)(?:/[0-9a-f]{{{ATTEMPT_DIGITS}}}(?:-({_ROLES}))?(?=/))?"
+    rf"/data/L([0-9]{{1,2}})-(?:([0-9]{{1,19}})-([0-9]{{1,19}})-)?([0-9a-f]{{32}})(?=/)(?:/[0-9a-f]{{{ATTEMPT_DIGITS}}}(?:-({_ROLES}))?(?=/))?"
 )
 
 
@@ -122,7 +122,10 @@ def window_covered(path: str, sequence_number: int) -> Window:
     found = _in_a_directory(path)
     if found is None or found[2] is None:
         return Window(sequence_number, sequence_number)
-    return Window(int(found[2]), int(found[3]), int(found[1]))
+    first, last = int(found[2]), int(found[3])
+    if not 1 <= first <= last <= (sequence_number or last):
+        raise CorruptLakeError(f"{path} is not named after versions up to {sequence_number or last}")
+    return Window(first, last, int(found[1]))
 
 
 def written_by(path: str) -> TxId | None:

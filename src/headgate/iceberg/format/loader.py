@@ -179,6 +179,13 @@ class TableLoader:
         known = self._find_manifests(path)
         if known is None:
             raise self.missing(self.key(path))
+        newest = int(snapshot["sequence-number"])
+        for manifest in known:
+            if not 1 <= manifest.min_sequence_number <= manifest.sequence_number <= newest:
+                raise CorruptLakeError(
+                    f"the manifest list {path} gives {manifest.path} sequence numbers "
+                    f"{manifest.min_sequence_number} to {manifest.sequence_number}; the newest is {newest}"
+                )
         unknown = {manifest.spec_id for manifest in known}.difference(metadata.specs)
         if unknown:
             raise CorruptLakeError(

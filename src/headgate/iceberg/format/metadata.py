@@ -19,9 +19,9 @@ from pyiceberg.schema import Schema, index_by_id, index_by_name
 from pyiceberg.table.sorting import SortOrder
 
 from headgate.errors import CorruptLakeError, UnsupportedError
-from headgate.model.identifiers import unpadded
+from headgate.model.identifiers import named_version
 from headgate.model.json_object import Json, JsonObject, encode
-from headgate.model.limits import SNAPSHOTS
+from headgate.model.limits import SNAPSHOTS, number_in
 
 FORMAT_VERSION = 2
 KEPT_SNAPSHOTS = 100
@@ -74,6 +74,7 @@ class TableMetadata:
             if isinstance(listed, list) and len(listed) > SNAPSHOTS:
                 raise CorruptLakeError(f"{origin} lists {len(listed):,} {name}, more than {SNAPSHOTS:,}")
         _require_shape(source)
+        _require_own_numbers(source)
         lists = {name: [item.fields for item in source.objects(name)] for name in _TYPES}
         _require_types(source, lists)
         history = {name: [Noted(item) for item in lists[name]] for name in _HISTORY}
@@ -224,7 +225,13 @@ _NUMBERS = (
 
 _TYPES: Mapping[str, Mapping[str, type]] = MappingProxyType(
     {
-        "snapshots": {"manifest-list": str, "snapshot-id": int, "sequence-number": int, "timestamp-ms": int},
+        "snapshots": {
+            "manifest-list": str,
+            "snapshot-id": int,
+            "sequence-number": int,
+            "timestamp-ms": int,
+            "summary": dict,
+        },
         "snapshot-log": {"snapshot-id": int, "timestamp-ms": int},
         "metadata-log": {"metadata-file": str, "timestamp-ms": int},
         "statistics": {"statistics-path": str},
@@ -244,6 +251,19 @@ def _require_shape(source: JsonObject) -> None:
             source.number(name)
 
 
+def _require_own_numbers(source: JsonObject) -> None:
+    """Rejects a sequence number, which is a version, above the version at which the file was written.
+
+    So the numbers in the manifests of the table, which are compared with it, are versions of the lake.
+    """
+    written = named_version(source.origin)
+    last = source.number("last-sequence-number") if "last-sequence-number" in source.fields else 0
+    if written is not None and last > written:
+        raise CorruptLakeError(
+            f"{source.origin}: its last sequence number {last} is not that of a version yet"
+        )
+
+
 def _require_types(source: JsonObject, lists: Mapping[str, Sequence[Mapping[str, Json]]]) -> None:
     for name, fields in _TYPES.items():
         for field, kind in fields.items():
@@ -255,8 +275,20 @@ def _require_types(source: JsonObject, lists: Mapping[str, Sequence[Mapping[str,
         if current is not None and item.get("snapshot-id") == current:
             snapshot = JsonObject(item, f"{source.origin}, snapshot {current}")
             snapshot.text("manifest-list")
-            snapshot.number("sequence-number")
+            number = snapshot.number("sequence-number")
+            if "last-sequence-number" in source.fields and number > source.number("last-sequence-number"):
+                raise CorruptLakeError(f"{snapshot.origin}: its sequence number {number} is not the last one")
             snapshot.text_by_name("summary")
+
+
+def told_number(summary: Mapping[str, Any], name: str, otherwise: int = 0) -> int:
+    """A number in the summary of a snapshot, which contains strings; `otherwise` if it does not say."""
+    if name not in summary:
+        return otherwise
+    number = number_in(str(summary[name]))
+    if number is None:
+        raise CorruptLakeError(f"the summary of a snapshot says {str(summary[name])[:80]!r} for {name}")
+    return number
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +419,7 @@ def without_expired(metadata: TableMetadata, until: int, files: Collection[int])
 
 def _version_of(metadata_file: str) -> int:
     """The version in the name of a metadata file; 0 for a name that another program chose."""
-    return unpadded(metadata_file.rpartition("/")[2][:20]) or 0
+    return named_version(metadata_file) or 0
 
 
 def with_properties(

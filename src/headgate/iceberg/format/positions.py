@@ -8,12 +8,13 @@ file is recognized by them.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 from pyiceberg.schema import Schema
@@ -159,10 +160,10 @@ def encode_positions(positions: Positions) -> bytes:
     """The bytes of a position delete file."""
     paths = sorted(positions.by_file, key=str.encode)
     bitmaps = [positions.by_file[path] for path in paths]
-    numbers = pa.concat_arrays([pa.repeat(pa.scalar(n, pa.int32()), len(b)) for n, b in enumerate(bitmaps)])
+    numbers = [pa.repeat(pa.scalar(n, pa.int32()), len(b)) for n, b in enumerate(bitmaps)]
     columns = [
-        pa.DictionaryArray.from_arrays(numbers, pa.array(paths, pa.string())),
-        pa.concat_arrays([positions_array(bitmap) for bitmap in bitmaps]),
+        pa.DictionaryArray.from_arrays(_together(numbers, pa.int32()), pa.array(paths, pa.string())),
+        _together([positions_array(bitmap) for bitmap in bitmaps], pa.int64()),
     ]
     schema = pa.schema(
         [
@@ -176,14 +177,20 @@ def encode_positions(positions: Positions) -> bytes:
     return bytes(out.getvalue())
 
 
+def _together(arrays: Sequence[Any], kind: pa.DataType) -> Any:
+    return pa.concat_arrays([pa.array([], kind), *arrays])
+
+
 def decode_positions(data: bytes, origin: str) -> Positions:
     """The contents of a position delete file."""
     try:
         parquet = pq.ParquetFile(pa.BufferReader(data), read_dictionary=[FILE_PATH], pre_buffer=False)
         _require_few(parquet.metadata, origin)
         rows = parquet.read(columns=[FILE_PATH, POS], use_threads=False)
-        return Positions.of_columns(rows.column(FILE_PATH), rows.column(POS))
-    except (pa.ArrowException, OSError, KeyError) as error:
+        paths, positions = rows.column(FILE_PATH), rows.column(POS).cast(pa.int64())
+        _require_sound(paths, positions)
+        return Positions.of_columns(paths, positions)
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
         raise CorruptLakeError(f"the position delete file {origin} cannot be read: {error}") from error
 
 
@@ -193,6 +200,18 @@ def _require_few(footer: pq.FileMetaData, origin: str) -> None:
         raise CorruptLakeError(
             f"the position delete file {origin} lists {listed:,} rows; the limit is {limits.POSITIONS:,}"
         )
+
+
+def _require_sound(paths: pa.ChunkedArray, positions: pa.ChunkedArray) -> None:
+    """Raises `ValueError` unless these are paths, and positions that a file can have."""
+    kind = paths.type.value_type if pa.types.is_dictionary(paths.type) else paths.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise ValueError(f"its paths are of the type {kind}")
+    if paths.null_count or positions.null_count:
+        raise ValueError("it lists rows without a path or a position")
+    ends = pc.min_max(positions).as_py()
+    if len(positions) and not 0 <= ends["min"] <= ends["max"] < limits.ROWS_IN_A_FILE:
+        raise ValueError(f"it lists the positions {ends['min']} to {ends['max']}, which no file has")
 
 
 def read_positions(
@@ -217,8 +236,6 @@ def read_positions(
 def position_metrics(positions: Positions, data: bytes) -> ColumnMetrics:
     """The column metrics for the manifest, of a position delete file with the bytes `data`."""
     footer = footer_of(data)
-    lowest = min(bitmap.min() for bitmap in positions.by_file.values())
-    highest = max(bitmap.max() for bitmap in positions.by_file.values())
     paths = sorted(positions.by_file, key=str.encode)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     return ColumnMetrics(
@@ -229,9 +246,13 @@ def position_metrics(positions: Positions, data: bytes) -> ColumnMetrics:
         values=dict.fromkeys(_IDS.values(), len(positions)),
         nulls=dict.fromkeys(_IDS.values(), 0),
         # Not from the footer, which omits long values.
-        lower={FILE_PATH_ID: to_bytes(StringType(), paths[0]), POS_ID: to_bytes(LongType(), lowest)},
-        upper={FILE_PATH_ID: to_bytes(StringType(), paths[-1]), POS_ID: to_bytes(LongType(), highest)},
+        lower=_bound(paths[0], min(map(BitMap64.min, positions.by_file.values()))) if paths else {},
+        upper=_bound(paths[-1], max(map(BitMap64.max, positions.by_file.values()))) if paths else {},
     )
+
+
+def _bound(path: str, position: int) -> dict[int, bytes]:
+    return {FILE_PATH_ID: to_bytes(StringType(), path), POS_ID: to_bytes(LongType(), position)}
 
 
 # --- Arrow --------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from headgate.iceberg.format.data_file import (
     Status,
 )
 from headgate.iceberg.format.directories import manifest_list, window_covered
-from headgate.iceberg.format.metadata import NewSnapshot, TableMetadata, with_snapshot
+from headgate.iceberg.format.metadata import NewSnapshot, TableMetadata, told_number, with_snapshot
 from headgate.model.identifiers import TxId, Version, Window
 
 TOTAL_SIZE = "total-files-size"
@@ -371,9 +371,9 @@ def _totals(metadata: TableMetadata, listed: Mapping[str, Listed], change: FileC
     totals = {}
     if TOTAL_SIZE in before:
         added = sum(file.size_bytes for file in _all_added(change))
-        totals[TOTAL_SIZE] = int(before[TOTAL_SIZE]) + added - sum(file.size_bytes for file in gone)
+        totals[TOTAL_SIZE] = told_number(before, TOTAL_SIZE) + added - sum(file.size_bytes for file in gone)
     if LIVE_RECORDS in before or change.deletes:
-        rows = int(before.get(LIVE_RECORDS, before.get(TOTAL_RECORDS, 0)))
+        rows = told_number(before, LIVE_RECORDS if LIVE_RECORDS in before else TOTAL_RECORDS)
         rows += sum(file.record_count for file in change.added)
         rows -= sum(file.record_count for file in removed)
         rows += sum(change.dead.before.values()) - sum(change.dead.now.values())
@@ -410,11 +410,12 @@ def readable_since(
     before = metadata.snapshot
     if before is None:
         return 0
-    said = before.get("summary", {}).get(READABLE_SINCE)
-    if said is None or not _keeps_values(metadata, before):
+    summary = before.get("summary", {})
+    if READABLE_SINCE not in summary or not _keeps_values(metadata, before):
         return version
+    said = told_number(summary, READABLE_SINCE)
     if not removed:
-        return int(said)
+        return said
     outputs = frozenset(window_covered(file.path, version) for file in added)
     if operation != "replace" or not outputs or any(window.level == 0 for window in outputs):
         return version
@@ -422,7 +423,7 @@ def readable_since(
     # All rows of such a file were deleted within its window, which was complete: nothing is left of it that
     # would distinguish a version inside from later ones.
     ends = (largest_complete_window(window.last, version, divisor).last for window in emptied)
-    return max([int(said), *ends])
+    return max([said, *ends])
 
 
 def _window(entry: Entry) -> Window:

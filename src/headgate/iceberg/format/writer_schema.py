@@ -38,6 +38,35 @@ _LOGICAL: Mapping[str, frozenset[str]] = MappingProxyType(
 )
 """The logical types of each type. fastavro computes with some: a decimal of any length takes hours."""
 
+_NUMBER, _TEXT, _BINARY, _FLAG = (
+    _VARIABLE,
+    frozenset({"string"}),
+    frozenset({"bytes"}),
+    frozenset({"boolean"}),
+)
+
+
+def _fields(names: str, kinds: frozenset[str]) -> dict[str, frozenset[str]]:
+    return dict.fromkeys(names.split(), kinds)
+
+
+_VALUES: Mapping[str, frozenset[str]] = MappingProxyType(
+    _fields("status content snapshot_id added_snapshot_id partition_spec_id sort_order_id", _NUMBER)
+    | _fields("sequence_number min_sequence_number file_sequence_number manifest_length", _NUMBER)
+    | _fields("record_count file_size_in_bytes added_rows_count existing_rows_count", _NUMBER)
+    | _fields("deleted_rows_count added_files_count existing_files_count deleted_files_count", _NUMBER)
+    | _fields("file_path file_format manifest_path", _TEXT)
+    | _fields("lower_bound upper_bound key_metadata", _BINARY)
+    | _fields("contains_null contains_nan", _FLAG)
+)
+"""Fields of manifests and of their lists whose values are computed with: what each can be."""
+_LISTS: Mapping[str, frozenset[str]] = MappingProxyType(_fields("split_offsets equality_ids", _NUMBER))
+_PAIRS: Mapping[str, frozenset[str]] = MappingProxyType(
+    _fields("column_sizes value_counts null_value_counts nan_value_counts", _NUMBER)
+    | _fields("lower_bounds upper_bounds", _BINARY)
+)
+"""Fields that are lists of pairs, by the ids of columns: what the second of each can be."""
+
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -77,6 +106,8 @@ class _Check:
 
     types: int = 0
     fixed: dict[str, Shape] = field(default_factory=dict)
+    in_partition: bool = False
+    """There the names of fields are those of the table's partition."""
 
     def shape(self, avro: Any, depth: int) -> Shape:
         self.types += 1
@@ -124,11 +155,21 @@ class _Check:
         parts = []
         for one in fields:
             match one:
-                case {"name": str(), "type": kind}:
-                    parts.append(self.shape(kind, depth + 1))
+                case {"name": str(name), "type": kind}:
+                    parts.append(self._field(name, kind, depth + 1))
                 case _:
                     raise ValueError("its schema has a field without a name or a type")
         return Shape("record", sum(part.least for part in parts), tuple(parts))
+
+    def _field(self, name: str, kind: Any, depth: int) -> Shape:
+        if self.in_partition:
+            return self.shape(kind, depth)
+        if not _is_as_expected(name, _present(kind)):
+            raise ValueError(f"its schema has another type for {name!r} than manifests have")
+        self.in_partition = name == "partition"
+        found = self.shape(kind, depth)
+        self.in_partition = False
+        return found
 
     def _list(self, item: Shape) -> Shape:
         if not item.least:
@@ -143,6 +184,36 @@ class _Check:
             _require_decimal(avro)
         self.fixed[name] = Shape("fixed", size)
         return self.fixed[name]
+
+
+def _is_as_expected(name: str, avro: Any) -> bool:
+    """Whether the values of a field have the types that this name has in manifests."""
+    if name in _VALUES:
+        return _is_plain(avro, _VALUES[name])
+    match avro:
+        case {"type": "array", "items": items} if name in _LISTS:
+            return _is_plain(items, _LISTS[name])
+        case {
+            "type": "array",
+            "items": {
+                "type": "record",
+                "fields": [{"name": "key", "type": key}, {"name": "value", "type": value}],
+            },
+        } if name in _PAIRS:
+            return _is_plain(key, _NUMBER) and _is_plain(value, _PAIRS[name])
+    return name not in _LISTS and name not in _PAIRS
+
+
+def _present(avro: Any) -> Any:
+    """The type of an optional value, if there is one."""
+    if isinstance(avro, list):
+        return next((branch for branch in avro if branch != "null"), None)
+    return avro
+
+
+def _is_plain(avro: Any, kinds: frozenset[str]) -> bool:
+    name = avro.get("type") if isinstance(avro, dict) and "logicalType" not in avro else avro
+    return isinstance(name, str) and name in kinds
 
 
 def _require_logical(avro: Mapping[str, Any], kind: str) -> None:

@@ -39,7 +39,7 @@ from headgate.iceberg.format.avro import physical
 from headgate.iceberg.format.data_file import DataFile, Partition
 from headgate.iceberg.format.metadata import TableMetadata
 from headgate.iceberg.format.metrics import column_metrics, split_offsets
-from headgate.iceberg.schema.partitions import path_to
+from headgate.iceberg.schema.partitions import source_of
 
 MAX_PRECISION = 38
 UNSIGNED_LONG = pa.decimal128(20, 0)
@@ -259,11 +259,11 @@ def partitioned(data: pa.Table, schema: Schema, spec: PartitionSpec) -> Iterator
 
 def field_values(data: pa.Table, schema: Schema, field: PartitionField | SortField) -> Any:
     """The values of a partition or sort field for each row."""
-    name, *inside = path_to(schema, field.source_id)
+    (name, *inside), kind = source_of(schema, field)
     column = data.column(name)
     for part in inside:
         column = pc.struct_field(column, part)
-    return transformed(column, field.transform, schema.find_type(field.source_id))
+    return transformed(column, field.transform, kind)
 
 
 def is_bytes(kind: pa.DataType) -> bool:

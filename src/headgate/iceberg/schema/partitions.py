@@ -9,6 +9,7 @@ from typing import Any
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField
 from pyiceberg.transforms import (
     BucketTransform,
     DayTransform,
@@ -17,11 +18,12 @@ from pyiceberg.transforms import (
     MonthTransform,
     Transform,
     TruncateTransform,
+    UnknownTransform,
     YearTransform,
 )
-from pyiceberg.types import NestedField, StructType
+from pyiceberg.types import IcebergType, NestedField, StructType
 
-from headgate.errors import InvalidInputError, shown
+from headgate.errors import CorruptLakeError, InvalidInputError, UnsupportedError, shown
 
 _TERM = re.compile(r"\s*(?P<transform>\w+)\s*\(\s*(?:(?P<number>-?\d+)\s*,\s*)?(?P<column>[^(),]+?)\s*\)\s*")
 _TIME: dict[str, Transform[Any, Any]] = {
@@ -83,6 +85,29 @@ def path_to(schema: Schema, field_id: int) -> tuple[str, ...]:
         return ()
 
     return found(schema.fields)
+
+
+def source_of(schema: Schema, field: PartitionField | SortField) -> tuple[tuple[str, ...], IcebergType]:
+    """The names that lead to the column of a field of the table, and its type, before it is computed with.
+
+    The metadata file of the table contains the field, so it may refer to anything.
+    """
+    path = path_to(schema, field.source_id)
+    if not path:
+        raise CorruptLakeError(
+            f"rows are partitioned or sorted by column {field.source_id}, which the table does not have"
+        )
+    kind = schema.find_type(field.source_id)
+    if isinstance(field.transform, UnknownTransform):
+        raise UnsupportedError(
+            f"the transform of {'.'.join(path)}, by which rows are partitioned or sorted, is unknown",
+            "upgrade headgate",
+        )
+    if not kind.is_primitive or not field.transform.can_transform(kind):
+        raise CorruptLakeError(
+            f"rows are partitioned or sorted by {field.transform} of {'.'.join(path)}, which is {kind}"
+        )
+    return path, kind
 
 
 def field_name(schema: Schema, source: int, transform: Transform[Any, Any]) -> str:

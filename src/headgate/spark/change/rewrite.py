@@ -33,6 +33,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql import types as spark
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
+from headgate.arrow.data_files import target_bytes
 from headgate.arrow.origins import ORIGIN_POSITION
 from headgate.arrow.rewrite import ArrowRewriter
 from headgate.arrow.row_order import SAMPLED_ROWS, order_of, rankings_of
@@ -54,7 +55,7 @@ from headgate.spark.read.table import TASKS_PER_CORE, Scan
 from headgate.spark.session import prepared
 from headgate.spark.store.hadoop import HadoopStore
 from headgate.spark.types import has_spark_types, schema_to_spark
-from headgate.spark.write.layout import in_sort_order, sort_columns, target_bytes
+from headgate.spark.write.layout import in_sort_order, sort_columns
 from headgate.spark.write.moved import GROUP, NUMBER, Destination, write_moved
 from headgate.storage.capabilities import Store
 from headgate.system.host import SYSTEM

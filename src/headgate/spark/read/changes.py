@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType
 
+from headgate.arrow.footers import require_rows
 from headgate.iceberg.format.data_file import DataFile
 from headgate.iceberg.format.loader import TableLoader
 from headgate.iceberg.format.metadata import TableMetadata
@@ -51,6 +52,9 @@ def _joined(
     schema: Schema,
 ) -> DataFrame:
     """The rows of the files, once per change: all rows of a file, or those at certain positions."""
+    for rows in changed:
+        if rows.rows is not None:
+            require_rows(loader, rows.file, rows.rows)
     files: dict[str, DataFile] = {rows.file.path: rows.file for rows in changed}
     planned = tuple(PlannedFile(file, 0, False) for file in files.values())
     located = Scan(loader, planned, metadata, schema).located(spark)

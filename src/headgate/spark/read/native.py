@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
+from headgate.arrow.footers import require_positions
 from headgate.core.input.arguments import free_name
 from headgate.errors import CorruptLakeError, InternalError
 from headgate.iceberg.format.data_file import DataFile
@@ -192,6 +193,8 @@ class NativeFiles:
     def _marks(self, files: Sequence[PlannedFile], deletes: Iterable[DataFile], scan: DataFrame) -> pa.Table:
         shown = self._shown(files, scan)
         dead = read_positions(self.loader.driver, self.loader, deletes, set(shown))
+        for planned in files:  # otherwise a single position could need any number of bits
+            require_positions(planned.file, dead.in_file(planned.file.path), planned.file.record_count)
         paths, sizes = [planned.file.path for planned in files], _sizes(scan)
         return pa.table(
             {

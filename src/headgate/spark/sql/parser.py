@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.core.sql.allowed import TRAVEL
-from headgate.core.sql.stored import MAX_DEPTH, Node, Part, Relation
+from headgate.core.sql.stored import MAX_DEPTH, MAX_NODES, Node, Part, Relation
 from headgate.errors import InvalidInputError
 
 _TEXT = "org.apache.spark.unsafe.types.UTF8String"
@@ -90,6 +90,11 @@ class Syntax:
                 return self._node(kind, value, ())
 
     def _node(self, kind: str, value: Any, parts: tuple[Part, ...]) -> Node:
+        if len(self.nodes) == MAX_NODES:
+            raise InvalidInputError(
+                f"the query has more than {MAX_NODES:,} parts, counting those that Spark's parser repeats",
+                "write CASE WHEN x = … instead of CASE x WHEN …, where x is long",
+            )
         self.nodes.append(value)
         return Node(kind, parts, len(self.nodes) - 1, self._source(value) if kind == TRAVEL else "")
 

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
@@ -36,7 +35,7 @@ from headgate.spark.store.hadoop_errors import (
 from headgate.storage.capabilities import Page, Store, Stored, Tail, TimedPage
 from headgate.storage.local import LocalStore
 from headgate.storage.requests import checked_key, checked_prefix
-from headgate.storage.walking import EMPTY, Entries, keys_below
+from headgate.storage.walking import EMPTY, Entries, keys_below, require_shallow
 
 T = TypeVar("T")
 
@@ -208,20 +207,23 @@ class HadoopStore:
         with translated(f"cannot list {self._url}/{prefix}"):
             return list(self._list_below(prefix, partial))
 
-    def _list_below(self, prefix: str, partial: bool) -> Iterator[Stored]:
-        directory = self._java.path(f"{self._url}/{prefix}")
-        try:
-            statuses = self._files.util().listStatus(directory)
-        except Py4JJavaError as error:
-            if leads_nowhere(error):
-                return
-            raise
-        for entry, status in zip(self._java.named(statuses), statuses, strict=True):
-            if entry.is_directory and not self._is_link(f"{prefix}{entry.name}"):
-                yield from self._list_below(f"{prefix}{entry.name}/", partial)
-            elif _is_partial(entry.name) is partial:
-                written = datetime.fromtimestamp(status.getModificationTime() / 1000, UTC)
-                yield Stored(f"{prefix}{entry.name}", int(status.getLen()), written)
+    def _list_below(self, top: str, partial: bool) -> Iterator[Stored]:
+        left = [top]
+        while left:
+            prefix = left.pop()
+            require_shallow(prefix)
+            try:
+                statuses = self._files.util().listStatus(self._java.path(f"{self._url}/{prefix}"))
+            except Py4JJavaError as error:
+                if leads_nowhere(error):
+                    continue
+                raise
+            for entry, status in zip(self._java.named(statuses), statuses, strict=True):
+                if entry.is_directory and not self._is_link(f"{prefix}{entry.name}"):
+                    left.append(f"{prefix}{entry.name}/")
+                elif _is_partial(entry.name) is partial:
+                    seconds = status.getModificationTime() / 1000
+                    yield Stored.of(f"{prefix}{entry.name}", int(status.getLen()), seconds)
 
     # --- files -----------------------------------------------------------------------------------------
 

@@ -12,13 +12,13 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
+from headgate.arrow.data_files import target_bytes
 from headgate.errors import InvalidInputError
 from headgate.iceberg.format.encoding import CODEC, COMPRESSION
-from headgate.iceberg.format.metadata import TableMetadata
+from headgate.iceberg.format.metadata import TableMetadata, told_number
 from headgate.spark.fitting import quoted
 from headgate.spark.write.partitioning import ordering_column
 
-TARGET_FILE_BYTES = 128 * 1024 * 1024
 ROWS_PER_FILE_FLOOR = 1000
 COMPRESSED_SHARE = 0.5
 """How many bytes of Parquet one byte of Spark's row estimate becomes, if no existing file shows better."""
@@ -118,18 +118,10 @@ def _distribution(metadata: TableMetadata) -> Distribution:
         ) from None
 
 
-def target_bytes(properties: Mapping[str, str]) -> int:
-    """The target size of the table's data files."""
-    given = properties.get("write.target-file-size-bytes", str(TARGET_FILE_BYTES))
-    if not given.isdigit() or int(given) == 0:
-        raise InvalidInputError(f"write.target-file-size-bytes is {given!r}", "set it to a number of bytes")
-    return int(given)
-
-
 def _row_bytes(metadata: TableMetadata, df: DataFrame) -> float:
     """The estimated size of a row in Parquet: from the table's files, else a guess from its types."""
     summary: Mapping[str, Any] = (metadata.snapshot or {}).get("summary", {})
-    rows, size = int(summary.get("total-records", 0)), int(summary.get("total-files-size", 0))
+    rows, size = told_number(summary, "total-records"), told_number(summary, "total-files-size")
     if rows and size:
         return size / rows
     estimated: int = df._jdf.schema().defaultSize()

@@ -16,6 +16,7 @@ from pyiceberg import types as iceberg
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField
+from pyiceberg.types import IcebergType
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
@@ -23,7 +24,7 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 from headgate.errors import UnsupportedError
 from headgate.iceberg.predicate.spark_text import BUCKET_FUNCTION
 from headgate.iceberg.schema.arrow import schema_from_arrow, too_long, transformed
-from headgate.iceberg.schema.partitions import path_to
+from headgate.iceberg.schema.partitions import source_of
 from headgate.spark.fitting import DOES_NOT_FIT, quoted
 
 MICROS_PER_DAY = 86_400_000_000
@@ -53,7 +54,7 @@ def directory_columns(schema: Schema, spec: PartitionSpec) -> dict[str, Column]:
 
 def ordering_column(schema: Schema, field: SortField) -> Column:
     """The values by which a sort field orders rows."""
-    source, kind = _source(schema, field.source_id), schema.find_type(field.source_id)
+    source, kind = _source(schema, field)
     match field.transform:
         case transforms.MonthTransform():
             day = _utc_date(source, kind)
@@ -66,7 +67,7 @@ def ordering_column(schema: Schema, field: SortField) -> Column:
 
 def _directory(schema: Schema, field: PartitionField) -> Column:
     """The values of a partition field, in a form whose strings differ for different values."""
-    source, kind = _source(schema, field.source_id), schema.find_type(field.source_id)
+    source, kind = _source(schema, field)
     match field.transform:
         case transforms.IdentityTransform() | transforms.TruncateTransform():
             return _readable(_transformed(source, kind, field.transform), kind)
@@ -97,12 +98,13 @@ def _transformed(source: Column, kind: Any, transform: transforms.Transform[Any,
     raise UnsupportedError(f"the transform {transform} is unknown")
 
 
-def _source(schema: Schema, field_id: int) -> Column:
-    first, *rest = path_to(schema, field_id)
+def _source(schema: Schema, field: PartitionField | SortField) -> tuple[Column, IcebergType]:
+    """The column of a field, and its type."""
+    (first, *rest), kind = source_of(schema, field)
     column = sf.col(quoted(first))
     for part in rest:
         column = column[part]
-    return column
+    return column, kind
 
 
 def _truncated(transform: transforms.TruncateTransform[Any], kind: Any, source: Column) -> Column:
