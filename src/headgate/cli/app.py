@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,7 +54,20 @@ app = typer.Typer(
 
 def main() -> None:
     """The entry point of the `headgate` command."""
+    if _names_a_shell(sys.argv):
+        os.environ.setdefault(_NO_DETECTION, "1")
     streams.end(streams.run(app))
+
+
+_NO_DETECTION = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
+"""Makes typer take the name of a shell after these options. By default it ignores the name."""
+_COMPLETION = frozenset({"--install-completion", "--show-completion"})
+
+
+def _names_a_shell(words: Sequence[str]) -> bool:
+    return any(
+        option in _COMPLETION and not name.startswith("-") for option, name in itertools.pairwise(words)
+    )
 
 
 def _version(wanted: bool) -> None:
