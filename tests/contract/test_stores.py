@@ -15,6 +15,7 @@ from headgate.testing.contracts import (
     ListSizesContract,
     ListTimesContract,
     PutIfAbsentContract,
+    PutInPartsContract,
     ReadPartsContract,
     RenameNoReplaceContract,
     StoreContract,
@@ -36,6 +37,7 @@ class TestLocal(
     ListSizesContract,
     ListTimesContract,
     ReadPartsContract,
+    PutInPartsContract,
     PutIfAbsentContract,
     RenameNoReplaceContract,
 ):
@@ -69,7 +71,12 @@ class TestWithoutAtomicOperations(StoreContract):
 
 
 class TestObstoreInMemory(
-    StoreContract, ListSizesContract, ListTimesContract, ReadPartsContract, PutIfAbsentContract
+    StoreContract,
+    ListSizesContract,
+    ListTimesContract,
+    ReadPartsContract,
+    PutInPartsContract,
+    PutIfAbsentContract,
 ):
     """Our side of object storage, without a network."""
 
@@ -82,7 +89,14 @@ class TestObstoreInMemory(
 
 
 @pytest.mark.slow
-class TestS3(StoreContract, ListSizesContract, ListTimesContract, ReadPartsContract, PutIfAbsentContract):
+class TestS3(
+    StoreContract,
+    ListSizesContract,
+    ListTimesContract,
+    ReadPartsContract,
+    PutInPartsContract,
+    PutIfAbsentContract,
+):
     @pytest.fixture
     def store(self, s3_store: Store) -> Store:
         return s3_store

@@ -35,6 +35,8 @@ def lake() -> hg.Lake:
         lambda lake: lake.table("db.t").overwrite_partitions(TWICE),
         lambda lake: lake.table("db.t").describe_column("id", "\ud800"),
         lambda lake: lake.table("db.t").describe_column("id", 7),
+        lambda lake: lake.table("db.t").move_column("name", first="x"),
+        lambda lake: lake.table("db.t").add_column("more", "INT", first=1),
         lambda lake: lake.transaction().set_tag("x", 10**30),
         lambda lake: lake.tag("x", 10**30),
         lambda lake: lake.transaction().cancel("0" * 32),

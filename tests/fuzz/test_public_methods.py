@@ -115,6 +115,15 @@ def attempt(call: Call, owner: Any, then: Callable[[Any], object]) -> bool:
     return True
 
 
+def require_sound(lake: hg.Lake, call: Call) -> None:
+    """Whatever was accepted has left a lake that is whole, and can be read."""
+    after = hg.Lake.open(lake._handle.driver.store)
+    assert after.fsck(deep=True).damage == (), str(call)
+    for table in map(after.table, after.tables()):
+        if table.kind == "table":
+            table.read_arrow()
+
+
 OWNERS = (hg.Lake, Table, LakeView, Transaction, TableWriter, Merge)
 CASES = [
     (kind, name)
@@ -138,6 +147,7 @@ def test_whatever_is_given_only_errors_of_the_tree_are_raised(
         with _owner(kind, lake) as (owner, then):
             accepted = attempt(call, owner, _nothing if name in ENDS else then)
         if accepted:
+            require_sound(lake, call)
             lake = new_lake()
         else:
             assert hg.Lake.open(Inspector(lake).store).version == before, f"{kind.__name__}.{call}"

@@ -215,7 +215,7 @@ def test_a_compaction_of_everything_at_once_tells_of_itself_only() -> None:
         history.do("append", 2)
     metadata, loader = history.metadata(history.lake.version), Inspector(history.lake).loader()
     removed = [entry for group in loader.entries(loader.manifests(metadata)) for entry in group]
-    places = {"L0": 7, "L2-1-9": 0}
+    places = {"L0": 7, "L2-1-6": 0}
     for place, expected in places.items():
         added = [replace(removed[0].file, path=f"{metadata.location}/data/{place}-{'0' * 32}/x.parquet")]
         assert readable_since(metadata, "replace", added, removed, 7, DIVISOR) == expected

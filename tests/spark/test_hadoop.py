@@ -30,6 +30,7 @@ from headgate.spark.store.hadoop_errors import ERRORS, storage_error
 from headgate.storage.capabilities import PutIfAbsent, ReadTail, RenameNoReplace, Store
 from headgate.testing.contracts import (
     ListTimesContract,
+    PutInPartsContract,
     ReadPartsContract,
     RenameNoReplaceContract,
     StoreContract,
@@ -45,7 +46,9 @@ def store(session: SparkSession, tmp_path: Path) -> HadoopStore:
     return HadoopStore(session, f"file://{tmp_path}/made by the store")
 
 
-class TestContract(StoreContract, ListTimesContract, ReadPartsContract, RenameNoReplaceContract):
+class TestContract(
+    StoreContract, ListTimesContract, ReadPartsContract, PutInPartsContract, RenameNoReplaceContract
+):
     racers: ClassVar[int] = 4
 
     @pytest.fixture

@@ -180,7 +180,7 @@ def test_spark_needs_no_bit_for_a_position_that_a_file_does_not_have(
 
 
 def test_spark_tells_no_position_that_a_file_does_not_have(session: SparkSession, tmp_path: Path) -> None:
-    """A manifest says that a file has 64 billion rows. The change feed lists all but one that is deleted."""
+    """A manifest says that a file has 64 billion rows. One is deleted, the change feed lists the others."""
     lake = hg.Lake.init(LocalStore(tmp_path / "lake", fsync=False))
     table = lake.create_table("t.t", "id BIGINT", properties={"write.delete.mode": "merge-on-read"})
     table.append(pa.table({"id": [1, 2, 3]}))

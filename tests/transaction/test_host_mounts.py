@@ -75,6 +75,19 @@ def test_links_to_directories_are_not_followed(directory: Path, tmp_path: Path) 
     assert ids(mounted(directory)) == [0, 1, 2, 3]
 
 
+def test_directories_may_be_nested_as_deeply_as_the_system_allows(directory: Path) -> None:
+    parts = [directory / ("a/" * level) for level in range(1, 1_200)]
+    for part in parts:
+        part.mkdir()
+    write(parts[-1] / "deep.parquet", 5)
+    try:
+        assert ids(mounted(directory)) == [0, 1, 2, 3, 5]
+    finally:  # pytest could not remove them
+        (parts[-1] / "deep.parquet").unlink()
+        for part in reversed(parts):
+            part.rmdir()
+
+
 def test_a_file_below_that_does_not_fit_is_named(directory: Path) -> None:
     table = mounted(directory)
     (directory / "2026/11/broken.parquet").write_bytes(b"no parquet")

@@ -14,7 +14,7 @@ the service asks for; so nothing multiplies.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -29,6 +29,7 @@ from headgate.storage.capabilities import (
     ListTimes,
     Page,
     PutIfAbsent,
+    PutInParts,
     ReadRanges,
     ReadTail,
     SizedPage,
@@ -219,6 +220,23 @@ class Driver:
         """Writes the object."""
         self.store.put(key, data)
         self.meter.note("put", written=len(data))
+
+    def put_in_parts(self, key: str, parts: Iterable[bytes]) -> int:
+        """Writes a long object, and returns its length. Only a few parts are in memory if the storage can."""
+        size = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal size
+            for part in parts:
+                size += len(part)
+                yield part
+
+        if isinstance(self.store, PutInParts):
+            self.store.put_in_parts(key, counted())
+        else:
+            self.store.put(key, b"".join(counted()))
+        self.meter.note("put", written=size)
+        return size
 
     def create(self, key: str, data: bytes) -> bool:
         """Writes the object unless it exists, and returns whether it wrote.

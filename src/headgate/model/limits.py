@@ -67,8 +67,8 @@ POSITIONS_BYTES = 512 * MIB
 FOOTER_BYTES = 256 * MIB
 """Of the footer of a Parquet file, with about 100 bytes for each column of each row group."""
 DATA_FILE_BYTES = 16 * GIB
-"""Of a data file or delete file that is read as a whole, as replication does; of a longer one, parts can be
-read. One request writes at most 5 GB to S3."""
+"""Of a data file or delete file that is read as a whole, or that replication copies; of a longer one, parts
+can be read."""
 NUMBER_DIGITS = 19
 """Of a number that is stored as text, as in `version-hint.text`: that of the largest version."""
 

@@ -4,8 +4,8 @@
 reading, writing and listing. `PutIfAbsent` and `RenameNoReplace` are extra, and decide which commit
 strategies a lake can use. `HoldObject` is for locations that can be replaced while they are open,
 `ReachElsewhere` for those that other processes can reach, `StaysInside` for those where links can lead out.
-`ReadTail`, `ReadRanges`, `ListSizes`, `KnowsItsPlace` and `IsNear` save requests, bytes or time; `ListTimes`
-and `ShowLeftovers` are for clean-up.
+`ReadTail`, `ReadRanges`, `ListSizes`, `KnowsItsPlace` and `IsNear` save requests, bytes or time, `PutInParts`
+saves memory; `ListTimes` and `ShowLeftovers` are for clean-up.
 
 Keys are relative to the root of the lake, separated by `/`. All methods raise errors of `headgate.errors`:
 `StorageRefusedError` if certainly nothing changed, `NoAnswerError` if that is unknown.
@@ -15,7 +15,7 @@ A store itself retries what its service wants retried, within a bounded time; no
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol, runtime_checkable
@@ -147,6 +147,16 @@ class ReadRanges(Protocol):
         """Those bytes of the object, or None if there is none. All of them must be inside it.
 
         For objects that nobody replaces: each range may be read at a different time.
+        """
+        ...
+
+
+@runtime_checkable
+class PutInParts(Protocol):
+    def put_in_parts(self, key: str, parts: Iterable[bytes]) -> None:
+        """Like `put`, for an object that may be too long for memory: only a few parts are there at once.
+
+        What `parts` raises is raised, and nothing is written.
         """
         ...
 

@@ -19,7 +19,7 @@ import os
 import stat
 import uuid
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -284,11 +284,14 @@ class LocalStore:
                 self._sync(self._root / directory)
 
     def put(self, key: str, data: bytes) -> None:
+        self.put_in_parts(key, (data,))
+
+    def put_in_parts(self, key: str, parts: Iterable[bytes]) -> None:
         target = self._path(key)
         doing = f"cannot write {target}"
         self._require_same_place(doing)
         self._require_synced(key, doing)
-        with self._partial(target, data) as hidden:
+        with self._partial(target, parts) as hidden:
             with _the_visible_step(doing):
                 os.replace(hidden.name, target.name, src_dir_fd=hidden.directory, dst_dir_fd=hidden.directory)
             self._sync_entry(key, hidden.directory, doing)
@@ -299,7 +302,7 @@ class LocalStore:
         doing = f"cannot create {target}"
         self._require_same_place(doing)
         self._require_synced(key, doing)
-        with self._partial(target, data) as hidden:
+        with self._partial(target, (data,)) as hidden:
             with _the_visible_step(doing):
                 try:
                     _link(hidden, _Entry(hidden.directory, target.name))
@@ -429,8 +432,8 @@ class LocalStore:
         return self._root / key
 
     @contextmanager
-    def _partial(self, target: Path, data: bytes) -> Iterator[_Entry]:
-        """A synced hidden file with `data` next to `target`, removed at the end.
+    def _partial(self, target: Path, parts: Iterable[bytes]) -> Iterator[_Entry]:
+        """A synced hidden file with `parts` next to `target`, removed at the end.
 
         Its directory is kept open.
         """
@@ -439,7 +442,7 @@ class LocalStore:
             hidden, file, parents = self._open_new(target.parent, name)
         try:
             with _nothing_visible_yet(f"cannot write {target}"):
-                self._fill(file, data, parents)
+                self._fill(file, parts, parents)
             # Again, now that the file is there: this detects a replacement before. After a replacement from
             # now on, the file is gone too, and gets its name in the old directory.
             self._require_same_place(f"cannot write {target}")
@@ -450,11 +453,12 @@ class LocalStore:
                 os.unlink(name, dir_fd=hidden.directory)
             os.close(hidden.directory)
 
-    def _fill(self, descriptor: int, data: bytes, parents: Sequence[Path]) -> None:
+    def _fill(self, descriptor: int, parts: Iterable[bytes], parents: Sequence[Path]) -> None:
         with os.fdopen(descriptor, "wb") as file:
             for parent in parents:
                 self._sync(parent)
-            file.write(data)
+            for part in parts:
+                file.write(part)
             file.flush()
             if self._fsync:
                 os.fsync(file.fileno())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar
 
@@ -234,6 +234,17 @@ class ObjectStore:
         checked_key(key)
         with self._translated(f"cannot write {self._url}/{key}"):
             obstore.put(self._store, key, data, use_multipart=False)
+
+    def put_in_parts(self, key: str, parts: Iterable[bytes]) -> None:
+        checked_key(key)
+        with self._translated(f"cannot write {self._url}/{key}"):
+            # Not obstore.put: it asks for the parts inside of its event loop, where they could not be read
+            # from object storage. Not `with`: that completes the object also after an error. One that is
+            # never closed stays invisible.
+            writer = obstore.open_writer(self._store, key)
+            for part in parts:
+                writer.write(part)
+            writer.close()
 
     def put_if_absent(self, key: str, data: bytes) -> bool:
         checked_key(key)

@@ -16,7 +16,7 @@ Nothing here needs pytest: you can call the methods with the arguments that they
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from datetime import timedelta
 from functools import partial
@@ -32,6 +32,7 @@ from headgate.storage.capabilities import (
     ListSizes,
     ListTimes,
     PutIfAbsent,
+    PutInParts,
     ReadRanges,
     ReadTail,
     RenameNoReplace,
@@ -374,6 +375,41 @@ class ReadPartsContract:
         assert store.ranges("missing", wanted) is None
         assert store.ranges("some", wanted) is None
         assert_refused(partial(store.ranges, "../outside", wanted))
+
+
+class PutInPartsContract:
+    """For stores with `PutInParts`. Each test gets an empty `store`."""
+
+    def test_parts_become_one_object(self, store: Store) -> None:
+        assert isinstance(store, PutInParts)
+        store.put("some/key", b"before")
+        store.put_in_parts("some/key", (bytes([number]) * 1_000_000 for number in range(13)))
+        assert store.get("some/key") == b"".join(bytes([number]) * 1_000_000 for number in range(13))
+        store.put_in_parts("some/empty", iter(()))
+        assert store.get("some/empty") == b""
+        assert_refused(partial(store.put_in_parts, "../outside", (b"1",)))
+
+    def test_an_error_in_the_middle_leaves_nothing(self, store: Store) -> None:
+        assert isinstance(store, PutInParts)
+        store.put("some/key", b"before")
+        for key in ("some/key", "some/new"):
+            try:
+                store.put_in_parts(key, _broken_parts())
+            except _BrokenError:
+                continue
+            raise AssertionError("the error of the caller was not raised")
+        assert store.get("some/key") == b"before"
+        assert store.get("some/new") is None
+        assert all_keys(store) == ["some/key"]
+
+
+class _BrokenError(Exception):
+    """What a caller's parts raise."""
+
+
+def _broken_parts() -> Iterator[bytes]:
+    yield b"x" * 6_000_000
+    raise _BrokenError
 
 
 class PutIfAbsentContract:

@@ -177,13 +177,15 @@ def list_files(name: str, path: Path, kind: Format) -> tuple[SourceFile, ...]:
 
 def _files(path: Path, *, below: bool) -> Iterator[Path]:
     """The visible files in a directory, and in those `below` it, each directory sorted by name."""
-    for each in sorted(path.iterdir()):
+    left = sorted(path.iterdir(), reverse=True)
+    while left:  # not by recursion: a directory of drops may be nested as deeply as its users like
+        each = left.pop()
         if each.name[0] in "._":
             continue
         if each.is_file():
             yield each
         elif below and _is_walked(each):
-            yield from _files(each, below=True)
+            left += sorted(each.iterdir(), reverse=True)
 
 
 def _is_walked(directory: Path) -> bool:

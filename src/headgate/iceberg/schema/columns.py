@@ -59,10 +59,11 @@ class Position:
     after: str | None = None
 
     def __post_init__(self) -> None:
+        of_kind("first", self.first, bool)
         for column in (self.before, self.after):
             if column is not None:
                 of_kind("the column next to it", column, str)
-        if (self.first is True) + (self.before is not None) + (self.after is not None) > 1:
+        if self.first + (self.before is not None) + (self.after is not None) > 1:
             raise InvalidInputError("a column has only one position", "give one of first, before and after")
 
     def __bool__(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +143,9 @@ class HadoopStore:
         return self._read_from(key, parts)
 
     def put(self, key: str, data: bytes) -> None:
+        self.put_in_parts(key, (data,))
+
+    def put_in_parts(self, key: str, parts: Iterable[bytes]) -> None:
         target = self._path(key)
         doing = f"cannot write {self._url}/{key}"
         name = f"{_PARTIAL_START}{uuid.uuid4().hex}{_PARTIAL_END}"
@@ -150,7 +153,7 @@ class HadoopStore:
             partial = self._java.path(target.getParent(), name)
         try:
             with nothing_visible_yet(doing):
-                self._write(partial, data)
+                self._write(partial, parts)
             with translated(doing):
                 self._moves.replace(partial, target)
         except BaseException:
@@ -262,11 +265,12 @@ class HadoopStore:
                     return None
                 raise
 
-    def _write(self, path: Any, data: bytes) -> None:
+    def _write(self, path: Any, parts: Iterable[bytes]) -> None:
         """Writes a new file, completely and synced."""
         stream = self._files.create(path, self._java.new_file, self._java.with_parents)
         try:
-            stream.write(bytearray(data), 0, len(data))
+            for part in parts:
+                stream.write(bytearray(part), 0, len(part))
             stream.hsync()
         finally:
             stream.close()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from headgate.errors import CorruptLakeError
+from headgate.errors import CorruptLakeError, StorageError
 from headgate.iceberg.format.avro import decode_manifest, decode_manifest_list
 from headgate.iceberg.format.data_file import Content, DataFile, Entry, Manifest, Status
 from headgate.iceberg.format.directories import Role, role_of
@@ -21,13 +21,16 @@ from headgate.iceberg.format.metadata import TableMetadata
 from headgate.iceberg.format.relocation import FileSizes, Relocation
 from headgate.log.driver import Driver
 from headgate.model.footprint import below_table
-from headgate.model.limits import POSITIONS_BYTES
+from headgate.model.limits import POSITIONS_BYTES, require_size
 from headgate.model.state import LakeState
 from headgate.model.table import TableCommit, TableRef
+from headgate.storage.capabilities import Tail
 
 FILES_AT_ONCE = 16
 BYTES_AT_ONCE = 256 << 20
-"""How many bytes of data files are in memory at once; a larger file is copied by itself."""
+"""How many bytes of data files are copied at once; a larger file is copied by itself."""
+PART_BYTES = 32 << 20
+"""Of a file that is longer, so much is in memory: manifests do not decide it, which may say anything."""
 WORTH_A_LISTING = 4
 """With more files than this, the target is checked first for files that were already copied."""
 
@@ -143,10 +146,8 @@ class TableCopy:
         before = set() if known is None else set(map(self.target.key, _statistics(known)))
         copied = Copied()
         for uri in _statistics(metadata):
-            data = None if self.source.key(uri) in before else self._fetch(metadata.uuid, uri)
-            if data is not None:
-                self._driver.put(self.source.key(uri), data)
-                copied += Copied(1, len(data))
+            if self.source.key(uri) not in before:
+                copied += self._copy_object(metadata.uuid, uri)
         return copied
 
     def _read(self, uuid: str, manifests: Sequence[Manifest]) -> list[_Read]:
@@ -176,14 +177,29 @@ class TableCopy:
         is_data = file.content is Content.DATA
         if is_data and key in present:
             return Copied()
-        data = self._fetch(uuid, file.path, None if is_data else POSITIONS_BYTES)
+        if is_data:
+            return self._copy_object(uuid, file.path)
+        data = self._fetch(uuid, file.path, POSITIONS_BYTES)
         if data is None:
             self._sizes[self.move.uri(file.path)] = FileSizes(file.size_bytes, file.metrics.sizes)
             return Copied()
-        if not is_data:
-            data, self._sizes[self.move.uri(file.path)] = self.move.positions(data, file.path)
+        data, self._sizes[self.move.uri(file.path)] = self.move.positions(data, file.path)
         self._driver.put(key, data)
         return Copied(1, len(data))
+
+    def _copy_object(self, uuid: str, uri: str) -> Copied:
+        """Copies an object unchanged, a part at a time; nothing if it is missing and may be."""
+        key = self.source.key(uri)
+        # One request for most files. A longer one is as long as it is, whatever its manifest says.
+        end = self.source.driver.tail(key, PART_BYTES)
+        if end is None:
+            self.expired.allow(uuid, key)
+            return Copied()
+        require_size(key, end.object_bytes)
+        if len(end.data) == end.object_bytes:
+            self._driver.put(key, end.data)
+            return Copied(1, end.object_bytes)
+        return Copied(1, self._driver.put_in_parts(key, _parts(self.source.driver, key, end)))
 
     def _beside(self, commit: TableCommit, added: Sequence[DataFile]) -> list[DataFile]:
         """Position files outside the manifests, which list the rows that copy-on-write changed."""
@@ -253,6 +269,20 @@ class TableCopy:
         if data is None:
             self.expired.allow(uuid, key)
         return data
+
+
+def _parts(source: Driver, key: str, end: Tail) -> Iterator[bytes]:
+    """A long object, of which the `end` is known."""
+    start_of_end = end.object_bytes - len(end.data)
+    for start in range(0, start_of_end, PART_BYTES):
+        wanted = range(start, min(start + PART_BYTES, start_of_end))
+        found = source.ranges(key, [wanted])
+        if found is None or len(found[0]) != len(wanted):
+            raise StorageError(
+                f"{key} was removed or changed while it was copied", "run the replication again"
+            )
+        yield found[0]
+    yield end.data
 
 
 def _is_new(entry: Entry, commit: TableCommit) -> bool:
