@@ -4,6 +4,8 @@ Besides the operations of `row_model`, on either table: reads of a table that ro
 partition specs that change and overwrites that depend on them, tables that are dropped after changes, their
 names being used again or not, and tables that are renamed. A mount is read, and replaced by one of another
 directory.
+
+A transaction may be a batch of an application, which is done once, and never after a later one.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from tests.isolation.row_model import (
 
 TABLES = ("a.b", "a.c")
 MOUNT = "a.m"
+JOB = "the newest batch"
 LAYOUTS: tuple[tuple[str, ...], ...] = ((), ("p",), ("bucket(2, id)",))
 _bucket = BucketTransform(2).transform(LongType())
 
@@ -57,8 +60,8 @@ class Content:
 State: TypeAlias = Mapping[str, Content]
 
 
-class TableGoneError(Exception):
-    """A step needs a table that is not there: no order of transactions has the step at this point."""
+class ImpossibleError(Exception):
+    """A step needs a table that is not there, or is a batch that comes too late: no order has it here."""
 
 
 class Step(Protocol):
@@ -69,9 +72,15 @@ class Step(Protocol):
     def on_state(self, state: State) -> State: ...
 
 
+class OwnStep(Step, Protocol):
+    """Something that can be done without a transaction around it, too, on a handle."""
+
+    def on_handle(self, lake: hg.Lake) -> object: ...
+
+
 def _there(state: State, table: str) -> Content:
     if table not in state:
-        raise TableGoneError(table)
+        raise ImpossibleError(table)
     return state[table]
 
 
@@ -159,6 +168,40 @@ class Respecify:
 
 
 @dataclass(frozen=True)
+class ForgetNumbers:
+    """Drops a column, and adds another one of its name, without values."""
+
+    table: str
+
+    def on_lake(self, tx: Transaction) -> None:
+        table = tx.table(self.table)
+        table.drop_column("n")
+        table.add_column("n", "BIGINT")
+
+    def on_handle(self, lake: hg.Lake) -> None:
+        with lake.transaction() as tx:
+            self.on_lake(tx)
+
+    def on_state(self, state: State) -> State:
+        return _with_rows(state, self.table, [replace(row, n=None) for row in _there(state, self.table).rows])
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """The transaction is a batch of the application."""
+
+    number: int
+
+    def on_lake(self, tx: Transaction) -> None:
+        raise AssertionError("a transaction is a batch from its beginning")
+
+    def on_state(self, state: State) -> State:
+        if JOB in state and state[JOB].rows[0].id >= self.number:
+            raise ImpossibleError(f"batch {self.number}, after {state[JOB].rows[0].id}")
+        return {**state, JOB: Content((), (Row(self.number, None, None),))}
+
+
+@dataclass(frozen=True)
 class UseAgain:
     """Deletes rows, tells how many, drops the table after it, and makes another one of its name."""
 
@@ -202,8 +245,8 @@ class Rename:
         return {**_without(state, self.table), self.table + "_renamed": state[self.table]}
 
 
-ENDS = (UseAgain, Drop, Rename)
-"""Steps after which there is no table of that name, or another one."""
+ENDS = (UseAgain, Drop, Rename, ForgetNumbers)
+"""Steps after which rows that were written before cannot be appended: no such table, or no such column."""
 
 
 @dataclass(frozen=True)
@@ -282,7 +325,7 @@ class Done:
 
     @property
     def is_blind(self) -> bool:
-        steps = _single(self.steps)
+        steps = [step for step in _single(self.steps) if not isinstance(step, Numbered)]
         return all(isinstance(step, On) and isinstance(step.operation, Append) for step in steps)
 
     def on_state(self, state: State) -> State:
@@ -307,7 +350,7 @@ def orders(history: Sequence[Done]) -> list[list[Done]]:
 
 
 def _later_places(append: Done, others: Sequence[Done]) -> range:
-    """Where an append can be among the others: not behind one after which there is no such table any more."""
+    """Where an append can be among the others: not behind one after which it is no longer possible."""
     first = sum(other.version < append.version for other in others)
     appended = {step.table for step in _single(append.steps) if isinstance(step, On)}
     replaced = (
@@ -330,12 +373,13 @@ def gives(first: State, order: Sequence[Done], state: State) -> bool:
     """Whether the transactions, in this order, can all be done and lead to this state."""
     try:
         return comparable(one_after_another(first, order)) == comparable(state)
-    except TableGoneError:
+    except ImpossibleError:
         return False
 
 
 def comparable(state: State) -> dict[str, Any]:
-    return {name: (content.layout, ordered(content.rows)) for name, content in state.items()}
+    tables = {name: content for name, content in state.items() if name != JOB}
+    return {name: (content.layout, ordered(content.rows)) for name, content in tables.items()}
 
 
 def read_state(lake: hg.Lake) -> State:
@@ -359,6 +403,7 @@ def _conditions() -> st.SearchStrategy[Condition]:
     return st.one_of(
         number.map(lambda k: Condition(f"id = {k}", lambda row: row.id == k)),
         number.map(lambda k: Condition(f"id <= {k}", lambda row: row.id <= k)),
+        number.map(lambda k: Condition(f"n >= {k}", lambda row: row.n is not None and row.n >= k)),
         st.sampled_from("xy").map(lambda k: Condition(f"p = '{k}'", lambda row: row.p == k)),
         st.just(Condition("true", lambda row: True)),
     )
@@ -374,7 +419,7 @@ def _some_rows() -> st.SearchStrategy[tuple[Row, ...]]:
     return _one_row() | _one_row().map(lambda rows: (replace(rows[0], p="x"), replace(rows[0], p="y")))
 
 
-def own_steps() -> st.SearchStrategy[On | OverwritePartitions | Respecify]:
+def own_steps() -> st.SearchStrategy[OwnStep]:
     """What can be done without a transaction around it, too."""
     conditions, row, table = _conditions(), _one_row(), st.sampled_from(TABLES)
     updates = st.builds(Update, st.integers(0, len(ASSIGNMENTS) - 1), conditions)
@@ -390,6 +435,7 @@ def own_steps() -> st.SearchStrategy[On | OverwritePartitions | Respecify]:
         st.builds(On, table, st.builds(Append, _some_rows())),
         st.builds(OverwritePartitions, table, row),
         st.builds(Respecify, table, st.sampled_from(LAYOUTS)),
+        st.builds(ForgetNumbers, table),
     )
 
 
@@ -432,6 +478,7 @@ def trios(properties: tuple[tuple[str, str], ...], mounts: Mounts) -> st.SearchS
         remounts = st.builds(Remount, st.just(mounts), st.integers(1, 2))
         last = _looks_at(other) | _looks_at(other) | _ends(other, properties)
         mounted = st.builds(TellMounted, st.sampled_from(tables))
+        forgets = st.just((ForgetNumbers(one),))
         to_both = _some_rows().map(lambda rows: tuple(On(name, Append(rows)) for name in TABLES))
         trio = st.one_of(
             st.tuples(st.tuples(_looks_at(one)), to_both, st.tuples(last)),
@@ -440,6 +487,7 @@ def trios(properties: tuple[tuple[str, str], ...], mounts: Mounts) -> st.SearchS
                 st.tuples(_looks_at(one), _ends(other, properties)), to_both, st.tuples(_appends(other))
             ),
             st.tuples(open_ | st.tuples(_looks_at(one)), st.tuples(mounted), st.tuples(remounts)),
+            st.tuples(st.tuples(_looks_at(one)), forgets, st.tuples(last)),
         )
         return trio.map(lambda three: (Several(three[0]), Several(three[1]), Several(three[2])))
 
@@ -451,6 +499,7 @@ def _looks_at(table: str) -> st.SearchStrategy[Step]:
         Condition("true", lambda row: True),
         Condition("p = 'x'", lambda row: row.p == "x"),
         Condition("p = 'y'", lambda row: row.p == "y"),
+        Condition("n >= 1", lambda row: row.n is not None and row.n >= 1),
     ]
     found = st.sampled_from(conditions)
     changes = st.builds(Update, st.integers(0, 2), found) | st.builds(Delete, found)
@@ -463,4 +512,5 @@ def _appends(table: str) -> st.SearchStrategy[Step]:
 
 
 def _ends(table: str, properties: tuple[tuple[str, str], ...]) -> st.SearchStrategy[Step]:
-    return st.just(Drop(table)) | st.just(Rename(table)) | _used_again(properties)
+    forgets = st.just(ForgetNumbers(table))
+    return st.just(Drop(table)) | st.just(Rename(table)) | forgets | _used_again(properties)

@@ -1,33 +1,33 @@
-"""What each isolation promises, on random histories of several handles against all orders that it allows.
-
-Handles share nothing, as those of several processes. They have transactions that stay open while others
-commit, and operations of their own on what they saw last, however long ago. Compactions move rows in between.
-"""
+"""What each isolation promises, on random histories of several handles against all orders that it allows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
-
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import headgate as hg
-from headgate.storage.memory import MemoryStore
-from headgate.testing.inspector import Inspector
-from headgate.transaction.conflicts import TransactionConflictError
-from headgate.transaction.transaction import Transaction
-from tests.compactions import compact_files
 from tests.examples import examples
+from tests.isolation.histories import (
+    HANDLES,
+    NOTHING,
+    ON_X,
+    ONE,
+    RELAXED,
+    Alone,
+    Commits,
+    Compacts,
+    Event,
+    History,
+    Properties,
+    Works,
+    at_once,
+    events,
+    some_properties,
+)
 from tests.isolation.lake_model import (
     LAYOUTS,
-    MOUNT,
     NOTHING_MOUNTED,
     TABLES,
-    Content,
-    Done,
     Drop,
     Mounts,
     On,
@@ -36,236 +36,14 @@ from tests.isolation.lake_model import (
     Rename,
     Respecify,
     Several,
-    State,
     Step,
     Tell,
     TellMounted,
     UseAgain,
-    comparable,
-    gives,
-    one_after_another,
-    orders,
-    own_steps,
-    read_state,
-    steps,
-    trios,
 )
-from tests.isolation.row_model import DDL, Append, Condition, Delete, Overwrite, Row, Update, arrow
+from tests.isolation.row_model import Append, Condition, Delete, Overwrite, Row, Update
 
-HANDLES = 3
-MODES = ("merge-on-read", "copy-on-write")
-FIRST = tuple(Row(number, number, "xy"[number % 2]) for number in (0, 1, 2))
-ONE = Condition("id = 1", lambda row: row.id == 1)
-ON_X = Condition("p = 'x'", lambda row: row.p == "x")
-NOTHING = Condition("id = 50", lambda row: row.id == 50)
 EVERY = Condition("true", lambda row: True)
-RELAXED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-Properties: TypeAlias = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Works:
-    """A handle does something in its transaction, which it begins if it has none."""
-
-    who: int
-    step: Step
-
-
-@dataclass(frozen=True)
-class Commits:
-    who: int
-
-
-@dataclass(frozen=True)
-class Alone:
-    """A handle does something that is a transaction of its own."""
-
-    who: int
-    step: On | OverwritePartitions | Respecify | Remount
-
-
-@dataclass(frozen=True)
-class Batch:
-    """A handle deletes rows in a batch of an application, perhaps one that was run before."""
-
-    who: int
-    number: int
-    step: On
-
-
-@dataclass(frozen=True)
-class Compacts:
-    table: str
-
-
-Event: TypeAlias = Works | Commits | Alone | Batch | Compacts
-
-
-@pytest.fixture(scope="session")
-def mounts(tmp_path_factory: pytest.TempPathFactory) -> Mounts:
-    directories = [tmp_path_factory.mktemp(f"mounted{rows}") for rows in (1, 2)]
-    for rows, directory in enumerate(directories, 1):
-        (directory / "rows.csv").write_text("n\n" + "7\n" * rows)
-    return Mounts(tuple(map(str, directories)))
-
-
-def lake_with(layouts: Sequence[tuple[str, ...]], properties: Properties, mounts: Mounts) -> hg.Lake:
-    lake = hg.Lake.init(MemoryStore("isolation"), strategy="conditional", divisor=3)
-    for name, layout in zip(TABLES, layouts, strict=True):
-        table = lake.create_table(name, DDL, partition_by=layout, properties=dict(properties))
-        table.append(arrow(FIRST))
-    if mounts.directories:
-        mounts.define(lake, 1)
-    return lake
-
-
-@dataclass
-class History:
-    """What happened to a lake, and in which order it was committed."""
-
-    lake: hg.Lake
-    first: State
-    handles: list[hg.Lake] = field(default_factory=list)
-    running: dict[int, tuple[Transaction, list[Step]]] = field(default_factory=dict)
-    log: list[Done] = field(default_factory=list)
-    batches: int = -1
-
-    @classmethod
-    def of(cls, layouts: Sequence[tuple[str, ...]], properties: Properties, mounts: Mounts) -> History:
-        store = Inspector(lake_with(layouts, properties, mounts)).store
-        first = {name: Content(layout, FIRST) for name, layout in zip(TABLES, layouts, strict=True)}
-        if mounts.directories:
-            first[MOUNT] = mounts.content(1)
-        lake, *handles = (hg.Lake.open(store, allow_mounts=mounts.directories) for _ in range(1 + HANDLES))
-        return cls(lake, first, handles)
-
-    def happens(self, event: Event) -> None:
-        match event:
-            case Works(who, Several() as step):
-                self._works_at_once(who, step)
-            case Works(who, step):
-                tx, done = self.running.setdefault(who, (self.handles[who].transaction(), []))
-                self._try(step, done, lambda: step.on_lake(tx))
-            case Commits(who):
-                if who in self.running:
-                    tx, done = self.running.pop(who)
-                    self._commit(tx, done)
-            case Alone(who, step):
-                done = []
-                self._try(step, done, lambda: step.on_handle(self.handles[who]))
-                self._note(done)
-            case Batch(who, number, step):
-                self._run_batch(self.handles[who], number, step)
-            case Compacts(table) if table not in self.lake.tables():
-                pass
-            case Compacts(table):
-                with self.lake.transaction() as tx:
-                    compact_files(tx, table, [file.path for file in self.lake.table(table).files()])
-                    tx.set_properties({"compacted": tx.txid})  # also if there is no file
-
-    def _works_at_once(self, who: int, step: Several) -> None:
-        tx = self.handles[who].transaction()
-        try:
-            step.on_lake(tx)
-        except hg.NotFoundError:
-            tx.abort()  # another transaction has dropped or renamed the table
-        else:
-            self.running[who] = (tx, [step])
-
-    def _try(self, step: Step, done: list[Step], call: object) -> None:
-        assert callable(call)
-        try:
-            call()
-        except hg.NotFoundError:
-            assert set(TABLES) - set(self.lake.tables()), "only a table that is not there is not found"
-        except hg.InvalidInputError:
-            assert isinstance(step, Respecify), "only a spec that is there already is refused"
-        else:
-            done.append(step)
-
-    def _commit(self, tx: Transaction, done: list[Step]) -> None:
-        if not tx._work.noted:
-            tx.abort()
-            return
-        try:
-            tx.commit()
-        except TransactionConflictError:
-            return
-        self._note(done)
-
-    def _note(self, done: Sequence[Step]) -> None:
-        if done:
-            self.log.append(Done(self.lake.version, tuple(done)))
-
-    def _run_batch(self, handle: hg.Lake, number: int, step: On) -> None:
-        with handle.transaction(app=("job", number)) as tx:
-            step.on_lake(tx)
-        assert tx.result.already_committed == (number <= self.batches)
-        if not tx.result.already_committed:
-            self.batches = number
-            self._note([step])
-
-    def require(self, isolation: str) -> None:
-        """The tables are those after one of the orders that the isolation allows."""
-        there = read_state(self.lake)
-        if isolation == "serializable":
-            assert comparable(there) == comparable(one_after_another(self.first, self.log))
-        else:
-            allowed = orders(self.log)
-            assert any(gives(self.first, order, there) for order in allowed), (comparable(there), self.log)
-
-
-def some_properties(isolation: str) -> st.SearchStrategy[Properties]:
-    verbs = ("delete", "update", "merge")
-    return st.tuples(*[st.sampled_from(MODES)] * len(verbs)).map(
-        lambda modes: (
-            ("isolation", isolation),
-            *((f"write.{verb}.mode", mode) for verb, mode in zip(verbs, modes, strict=True)),
-        )
-    )
-
-
-def events(properties: Properties, mounts: Mounts) -> st.SearchStrategy[list[Event]]:
-    who = st.integers(0, HANDLES - 1)
-    works = st.builds(Works, who, steps(properties, mounts))
-    found = st.sampled_from([ONE, ON_X, NOTHING])
-    deletes = st.builds(On, st.sampled_from(TABLES), st.builds(Delete, found))
-    event = st.one_of(
-        works,
-        works,
-        works,
-        st.builds(Commits, who),
-        st.builds(Commits, who),
-        st.builds(Alone, who, own_steps()),
-        st.builds(Alone, who, own_steps() | st.builds(Remount, st.just(mounts), st.integers(1, 2))),
-        st.builds(Batch, who, st.integers(0, 2), deletes),
-        st.builds(Compacts, st.sampled_from(TABLES)),
-    )
-    return st.lists(event, min_size=3, max_size=10)
-
-
-def at_once(properties: Properties, mounts: Mounts) -> st.SearchStrategy[list[Event]]:
-    """Transactions over several tables, each of which is begun and done at once, and committed later.
-
-    Often one of them is open while the others are committed, one after another. There may be a compaction in
-    between, or an operation outside of a transaction.
-    """
-    whos = st.just((0, 1, 1, 2, 2, 0)) | st.permutations([*range(HANDLES)] * 2)
-    alone = st.builds(Alone, st.just(0), own_steps()) | st.builds(Compacts, st.sampled_from(TABLES))
-    between = st.lists(st.tuples(st.integers(0, 2 * HANDLES), alone), max_size=1)
-    return st.builds(_schedule, whos, trios(properties, mounts), between)
-
-
-def _schedule(
-    whos: Sequence[int], works: Sequence[Several], between: Sequence[tuple[int, Event]]
-) -> list[Event]:
-    """A handle works when its number comes first, and commits when it comes again."""
-    scheduled: list[Event] = [
-        Commits(who) if who in whos[:number] else Works(who, works[who]) for number, who in enumerate(whos)
-    ]
-    for number, event in between:
-        scheduled.insert(number, event)
-    return scheduled
 
 
 def run(data: st.DataObject, isolation: str, mounts: Mounts) -> None:
@@ -526,3 +304,49 @@ def test_an_append_that_follows_from_a_mount_is_not_blind(isolation: str, mounts
         mounts=mounts,
     )
     assert len(done.log) == 2, "the update was refused"
+
+
+# --- batches of an application ------------------------------------------------------------------------------
+
+LATER_ADDS_TO_C = Works(2, Several((append(C),)), 2)
+
+
+def batches(*events: Event) -> History:
+    """An update is open while batch 1, an append that it misses, and the events are committed."""
+    first = Works(1, Several((append(B),)), 1)
+    return happened(WRITES, whole(0, On(B, Update(TO_Y, EVERY))), first, Commits(1), *events, Commits(0))
+
+
+def test_a_batch_is_not_moved_behind_us_if_we_are_a_later_one() -> None:
+    ours = Works(0, Several((On(B, Update(TO_Y, EVERY)),)), 3)
+    first = Works(1, Several((append(B),)), 1)
+    done = happened(WRITES, ours, first, Commits(1), Commits(0))
+    assert len(done.log) == 1, "the update was refused"
+
+
+def test_a_batch_is_not_moved_behind_a_later_one_that_is_not_blind() -> None:
+    done = batches(Works(2, Several((Tell(C, EVERY, C),)), 2), Commits(2))
+    assert len(done.log) == 2, "the update was refused"
+
+
+def test_what_needs_a_later_batch_needs_the_earlier_one() -> None:
+    done = batches(LATER_ADDS_TO_C, Commits(2), Alone(2, On(C, Delete(EVERY))))
+    assert len(done.log) == 3, "the update was refused"
+
+
+def test_a_later_batch_moves_too_and_cannot_if_we_drop_its_table() -> None:
+    done = happened(
+        WRITES,
+        whole(0, On(B, Update(TO_Y, EVERY)), Drop(C)),
+        Works(1, Several((append(B),)), 1),
+        Commits(1),
+        LATER_ADDS_TO_C,
+        Commits(2),
+        Commits(0),
+    )
+    assert len(done.log) == 2, "the drop was refused"
+
+
+def test_batches_that_are_blind_appends_move_together() -> None:
+    done = batches(LATER_ADDS_TO_C, Commits(2))
+    assert len(done.log) == 3

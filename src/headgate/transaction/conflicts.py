@@ -25,7 +25,7 @@ from headgate.core.conflict.detection import (
 from headgate.core.conflict.evidence import ChangedRows
 from headgate.core.conflict.footprint import Footprint
 from headgate.core.conflict.isolation import Isolation
-from headgate.core.conflict.overlooked import following, is_overlooked, moves_rows
+from headgate.core.conflict.overlooked import Earlier, following, moves_rows
 from headgate.core.conflict.pending import (
     PendingConflict,
     PendingVerdict,
@@ -262,7 +262,8 @@ class OtherWriters:
 
     `state` is the newest state that was read, and `unchecked` are the records up to it that were not checked
     yet. For `pending` see `Beginning`. `isolation` is the one that the caller chose. With `may_be_old`, the
-    transaction may have begun on an older version, to save a request.
+    transaction may have begun on an older version, to save a request. `app` is the application whose batch it
+    is.
     """
 
     log: CommitLog
@@ -273,6 +274,7 @@ class OtherWriters:
     pending: frozenset[TxId] | None = None
     isolation: Isolation | None = None
     may_be_old: bool = False
+    app: str | None = None
     unchecked: tuple[Record, ...] = ()
     yielding: tuple[TxId, ...] = ()
     """Plans that make way for the transaction."""
@@ -280,7 +282,7 @@ class OtherWriters:
     _commits: dict[TableRef, tuple[TableCommit, Version, TxId]] = field(default_factory=dict)
     """Where each table that others changed is now, and which version and transaction left it there."""
     _moves: tuple[Record, ...] = ()
-    _overlooked: tuple[Record, ...] = ()
+    _overlooked: Earlier = field(default_factory=Earlier)
     _evidence: FetchedEvidence = field(init=False)
 
     def __post_init__(self) -> None:
@@ -330,9 +332,10 @@ class OtherWriters:
                 if moves_rows(record):
                     self._moves = (*self._moves, record)
         ours = self._footprint(work.noted)
-        # The winner of a later version may have seen them.
-        missed = (record for record in self.unchecked if is_overlooked(record, ours))
-        self._overlooked, self.unchecked = (*self._overlooked, *missed), ()
+        for record in self.unchecked:
+            # The winner of a later version may have seen it.
+            self._overlooked.note(record, ours)
+        self.unchecked = ()
 
     def _require_same_columns(self, ours: Footprint, others: Sequence[Record]) -> None:
         """Rejects rows whose columns were looked up by name before others changed the columns.
@@ -353,8 +356,9 @@ class OtherWriters:
     def _refuse_completed(self, changes: Changes) -> Rebasable:
         chosen = candidates(Beginning(self.base.version, self.pending), self.unchecked)
         ours = self._footprint(changes)
-        self._require_same_columns(ours, [one.record for one in chosen])
-        conflicts = find_conflicts(ours, (one.record for one in chosen), self._evidence, self._overlooked)
+        records = [one.record for one in chosen]
+        self._require_same_columns(ours, records)
+        conflicts = find_conflicts(ours, records, self._evidence, self._overlooked.records)
         outcome = resolve(conflicts)
         if isinstance(outcome, Rebasable):
             return outcome
@@ -364,7 +368,7 @@ class OtherWriters:
 
     def _footprint(self, changes: Changes) -> Footprint:
         """What the rules compare, including reads in the files to which rows have moved since."""
-        ours = changes.footprint(self.presence.txid, self.isolation)
+        ours = replace(changes.footprint(self.presence.txid, self.isolation), app=self.app)
         return following(ours, self._moves, self._evidence) if self._moves else ours
 
     def _rebase(self, work: Work, record: Record) -> None:

@@ -99,6 +99,7 @@ class Transaction(NotedChanges):
             pending=start.pending,
             isolation=start.isolation,
             may_be_old=start.may_be_old,
+            app=None if envelope.app is None else envelope.app.app,
         )
         super().__init__(Work(txid, base, log.driver, loader, self._others, lake.mounts, lake.lake_at), log)
         self._host = log.driver.host

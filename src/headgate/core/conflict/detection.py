@@ -21,7 +21,7 @@ from headgate.core.conflict.footprint import Footprint
 from headgate.core.conflict.isolation import Isolation
 from headgate.core.conflict.matrix import MATRIX, OnHistory, OnRecord, OnTable, Row, Verdict
 from headgate.core.conflict.meeting import Meeting
-from headgate.core.conflict.overlooked import Overlooked, is_overlooked
+from headgate.core.conflict.overlooked import Earlier, Overlooked
 from headgate.model.identifiers import TxId, Version
 from headgate.model.record import Record
 
@@ -89,26 +89,25 @@ def find_conflicts(
     """Every reason why `ours` cannot be committed on top of `candidates` as it is, oldest first.
 
     `before` are commits between the base and the candidates that were judged earlier; only those of them that
-    `is_overlooked` are needed. If the result is empty, the transaction may be rebased. Each table is judged
+    `Earlier` keeps are needed. If the result is empty, the transaction may be rebased. Each table is judged
     by its own isolation, and nothing is fetched for a row that allows everything at that isolation.
     """
     found: list[Conflict] = []
-    earlier = list(before)
+    earlier = Earlier(list(before))
     for other in candidates:
-        found += _with(ours, other, evidence, earlier)
-        if is_overlooked(other, ours):
-            earlier.append(other)
+        found += _with(ours, other, evidence, earlier.records)
+        earlier.note(other, ours)
     return tuple(found)
 
 
 def _with(ours: Footprint, other: Record, evidence: Evidence, before: Sequence[Record]) -> Iterator[Conflict]:
     meetings = [
-        Meeting(mine, theirs, other, evidence, ours.barred)
+        Meeting(mine, theirs, other, evidence, ours.barred, ours.app)
         for mine in ours.tables
         for theirs in other.tables
         if theirs.table.uuid == mine.uuid
     ]
-    overlooked = [Overlooked(mine, other, before, evidence) for mine in ours.tables if before]
+    overlooked = [Overlooked(mine, other, before, evidence, ours.barred) for mine in ours.tables if before]
     for row in MATRIX:
         yield from _in_row(row, ours, other, meetings, overlooked)
 

@@ -128,7 +128,7 @@ class Footprint:
     """What a transaction read and changes, as far as the rules need to know.
 
     `tagged` are the versions that it tags, `expires` is what it keeps of earlier versions, `plan` is the
-    table service that it schedules.
+    table service that it schedules, `app` is the application whose batch it is.
     """
 
     txid: TxId
@@ -141,6 +141,7 @@ class Footprint:
     tagged: frozenset[int] = frozenset()
     expires: Retention | None = None
     plan: PendingPlan | None = None
+    app: str | None = None
 
     @property
     def barred(self) -> frozenset[str]:

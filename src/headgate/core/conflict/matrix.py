@@ -459,17 +459,19 @@ MATRIX: tuple[Row, ...] = (
         48,
         "update, delete, merge, overwrite, insert from a query",
         "any commit that must come after an append that was committed after A began: it read rows of the "
-        "append, or dropped, renamed or changed the columns of a table of it",
+        "append, or dropped, renamed or changed the columns of a table of it, or is a later batch of its "
+        "application",
         "the append added rows that A's predicate selects, in the same table or in another one",
         FROM_WRITE_SERIALIZABLE,
         (OnHistory(rules.needed_by_another),),
     ),
     Row(
         49,
-        "update, delete, merge, overwrite, insert from a query; and drop, rename or change of the columns",
+        "update, delete, merge, overwrite, insert from a query; and drop, rename or change of the columns, "
+        "or a batch of an application",
         "append",
-        "B added rows that A's predicate selects, and B appended to the table that A drops, renames or "
-        "changes, which may be another one",
+        "B added rows that A's predicate selects; and B appended to the table that A drops, renames or "
+        "changes, which may be another one, or B is an earlier batch of A's application",
         FROM_WRITE_SERIALIZABLE,
         (OnTable(rules.append_cannot_follow),),
     ),

@@ -59,7 +59,9 @@ if they had run one after the other:
   or renamed a table to which it appends, or changed the columns of one (rule 48). It cannot move behind A
   either if A itself drops, renames or changes such a table, because the append would no longer be possible
   (rule 49). A blind append moves as a whole, with its rows in all tables. So A may have missed its rows in
-  one table while another table is the reason why it cannot move.
+  one table while another table is the reason why it cannot move. A batch of an application cannot move behind
+  a later batch of the same application, because it would be skipped there: the later batches move with it,
+  and if one of them cannot, or if A is one, A is rejected (rules 48 and 49).
 - `snapshot` promises no order.
 
 The order is about the rows of tables. The number of deleted rows in the result of a delete may include rows

@@ -30,7 +30,8 @@ UNTOLD_OVERWRITE = FileFootprint(added=None, removed=None, rewritten=None, overw
 class Meeting:
     """Our footprint on a table, and what the commit `other` did to the same table.
 
-    `barred` are the tables, by uuid, to which nobody can append after us: this one or others.
+    `barred` are the tables, by uuid, to which nobody can append after us: this one or others. `app` is the
+    application whose batch we are.
     """
 
     mine: TableFootprint
@@ -38,6 +39,7 @@ class Meeting:
     other: Record
     evidence: Evidence = field(repr=False)
     barred: frozenset[str] = frozenset()
+    app: str | None = None
 
     # --- what they did ------------------------------------------------------------------------------------
 
@@ -96,6 +98,11 @@ class Meeting:
         if self.theirs.footprint is not None:
             return self.theirs.footprint
         return FileFootprint(added=None) if self.theirs.operation == "append" else UNTOLD_OVERWRITE
+
+    @property
+    def is_earlier_batch(self) -> bool:
+        """Whether they are a batch of the application of which we are a later one."""
+        return self.other.app is not None and self.other.app.app == self.app
 
     @property
     def appended_where_barred(self) -> Iterator[str]:

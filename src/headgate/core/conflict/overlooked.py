@@ -5,46 +5,85 @@ transaction was committed before and must come after the append: then the append
 and the third one before this transaction, so no order of all three exists. The append moves as a whole: we
 may have missed its rows in one table, and the third transaction may need those in another one.
 
+A batch of an application never moves behind a later batch of the same application, where it would be skipped
+as one that was committed before. So if an append that we missed is a batch, its later batches move with it.
+
 What was read stays known after its rows are moved by a compaction, which puts them into files with other
 names. Otherwise a change of rows in those files would not count as a change of what was read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from headgate.core.conflict.evidence import EVERY_ROW, Evidence, Selection
 from headgate.core.conflict.footprint import Footprint, Read, TableFootprint
 from headgate.core.conflict.meeting import Meeting, listed
 from headgate.model.footprint import Marks, file_mark
+from headgate.model.identifiers import Version
 from headgate.model.record import Record
 from headgate.model.table import TableCommit
 
 
 @dataclass(frozen=True)
 class Overlooked:
-    """A table that we read, the commit `other`, and the commits between our base and it, oldest first."""
+    """A table that we read, the commit `other`, and the commits between our base and it, oldest first.
+
+    `barred` are the tables, by uuid, to which nobody can append after us: this one or others.
+    """
 
     mine: TableFootprint
     other: Record
     before: Sequence[Record]
     evidence: Evidence = field(repr=False)
+    barred: frozenset[str] = frozenset()
 
     def needed(self) -> str | None:
         """Why `other` must come after an append that we missed, in words; None if there is no reason.
 
-        New files are looked up only if `other` read or changed a table of the append.
+        New files are looked up only if `other` depends on an append, as far as the records say.
         """
         if self.other.appends_blindly:
-            return None  # it can move as well
+            return self._stays_before_us()
+        found = (self._needed_after(append) for append in self.before if append.appends_blindly)
+        return next(filter(None, found), None)
+
+    def _stays_before_us(self) -> str | None:
+        """Why `other`, an append, cannot move with an earlier batch of its application; None if it can."""
+        barred = next((one.name for one in self.other.tables if one.table.uuid in self.barred), None)
+        if barred is None or not self._follows_missed_batch(self.other):
+            return None
+        return (
+            "it is a later batch than an append that you did not read, and cannot be ordered after you, "
+            f"because it appended to {barred}, which you drop, rename or change"
+        )
+
+    def _needed_after(self, append: Record) -> str | None:
+        app = self.other.app
+        if app is not None and append.app is not None and app.app == append.app.app:
+            return _later_batch_text(append, app.app) if self._missed(append) else None
+        needed = [commit for commit in append.tables if self._may_need(append, commit)]
+        if not needed or not (self._missed(append) or self._follows_missed_batch(append)):
+            return None
+        words = (self._needs(append, commit) for commit in needed)
+        return next(filter(None, words), None)
+
+    def _follows_missed_batch(self, append: Record) -> bool:
+        """Whether an append is a later batch than one that we missed."""
+        first = None if append.app is None else self._missed_batches.get(append.app.app)
+        return first is not None and append.version > first
+
+    @cached_property
+    def _missed_batches(self) -> Mapping[str, Version]:
+        """The version of the first batch of each application that is an append that we missed."""
+        found: dict[str, Version] = {}
         for append in self.before:
-            needed = [commit for commit in append.tables if self._may_need(append, commit)]
-            if needed and append.appends_blindly and self._missed(append):
-                words = (self._needs(append, commit) for commit in needed)
-                if (found := next(filter(None, words), None)) is not None:
-                    return found
-        return None
+            app = append.app.app if append.app is not None and append.appends_blindly else None
+            if app is not None and app not in found and self._missed(append):
+                found[app] = append.version
+        return found
 
     def _may_need(self, append: Record, commit: TableCommit) -> bool:
         return self._bars(commit) or self._looked(append, commit) != frozenset()
@@ -97,6 +136,13 @@ class Overlooked:
         )
 
 
+def _later_batch_text(append: Record, app: str) -> str:
+    return (
+        f"it is a later batch of {app} than version {append.version}, an append that you did not read, and "
+        "no batch can be ordered behind a later one"
+    )
+
+
 def looked_at(record: Record, uuid: str) -> Marks:
     """The files of a table that a transaction read or changed; None if it can be any."""
     if record.reads is None:
@@ -116,15 +162,34 @@ def _union(all_marks: Sequence[Marks]) -> Marks:
     return frozenset[str]().union(*known) if len(known) == len(all_marks) else None
 
 
-def is_overlooked(record: Record, ours: Footprint) -> bool:
+def is_overlooked(record: Record, ours: Footprint, apps: Container[str] = ()) -> bool:
     """Whether later commits must be compared with this one too: an append that we missed, or a compaction.
 
-    The compaction may be of a table that we did not read: the append may have added rows there as well.
+    The compaction may be of a table that we did not read: the append may have added rows there as well. So
+    may a later batch of one of `apps`, the applications with batches among the appends that we missed.
     """
     if not record.appends_blindly:
         return moves_rows(record)
     uuids = {table.uuid for table in ours.tables if table.selections}
-    return any(commit.table.uuid in uuids for commit in record.tables)
+    searched = any(commit.table.uuid in uuids for commit in record.tables)
+    return searched or (record.app is not None and record.app.app in apps)
+
+
+@dataclass
+class Earlier:
+    """Commits that were judged, as far as later ones must be compared with them too, oldest first."""
+
+    records: list[Record] = field(default_factory=list)
+    _apps: set[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._apps = {record.app.app for record in self.records if record.app is not None}
+
+    def note(self, record: Record, ours: Footprint) -> None:
+        """Adds a commit that was judged if later ones must be compared with it."""
+        if is_overlooked(record, ours, self._apps):
+            self.records.append(record)
+            self._apps |= {record.app.app} if record.app is not None else set()
 
 
 def moves_rows(record: Record) -> bool:

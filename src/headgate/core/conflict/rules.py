@@ -65,15 +65,13 @@ def needed_by_another(at: Overlooked) -> str | None:
 def append_cannot_follow(at: Meeting) -> str | None:
     """Row 49. The append moves as a whole: we may have missed its rows in another table than we bar."""
     barred = next(at.appended_where_barred, None)
-    if barred is None:
-        return None
-    files = at.added_inside(at.mine.selections)
+    why = None if barred is None else f"it also appended to {barred}, which you drop, rename or change"
+    if why is None and at.appended and at.is_earlier_batch:
+        why = f"it is an earlier batch of {at.app}, which would be skipped there"
+    files = None if why is None else at.added_inside(at.mine.selections)
     if files is None:
         return None
-    return (
-        f"it added rows that you would have read, and cannot be ordered after you, because it also appended "
-        f"to {barred}, which you drop, rename or change: {files}"
-    )
+    return f"it added rows that you would have read, and cannot be ordered after you, because {why}: {files}"
 
 
 def _added_where_sought(at: Meeting) -> str | None:
