@@ -24,6 +24,7 @@ from headgate.iceberg.format.avro import decode_manifest_list
 from headgate.iceberg.format.container import long_bytes
 from headgate.log.driver import Driver
 from headgate.model import limits
+from headgate.model.identifiers import number_in
 from headgate.model.json_object import JsonObject
 from headgate.steward.fsck import row_check
 from headgate.steward.replica import copying
@@ -277,7 +278,7 @@ def test_fsck_reports_an_object_that_is_too_large(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["9" * 5000, "٣", "-1", "1_000", "1e3", "", "\x1b[2J"])
 def test_a_hint_that_is_no_number(tmp_path: Path, text: str) -> None:
-    assert limits.number_in(text) is None
+    assert number_in(text) is None
     make_lake(tmp_path / "lake")
     (crafting.metadata_directory(tmp_path / "lake") / "version-hint.text").write_bytes(text.encode())
     lake = hg.Lake.open(tmp_path / "lake")
@@ -287,8 +288,8 @@ def test_a_hint_that_is_no_number(tmp_path: Path, text: str) -> None:
 
 
 def test_a_hint_is_read_with_the_space_around_it() -> None:
-    assert limits.number_in(" 12\n") == 12
-    assert limits.number_in("9" * 19) == int("9" * 19)
+    assert number_in(" 12\n") == 12
+    assert number_in("9" * 19) == int("9" * 19)
 
 
 # --- position delete files, footers, JSON ----------------------------------------------------------------

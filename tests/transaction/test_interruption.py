@@ -18,10 +18,9 @@ from headgate.testing.inspector import Inspector
 
 # The store stands for a service elsewhere, which no Ctrl-C of ours interrupts.
 INTERRUPTIBLE = (
-    "/headgate/transaction.py",
-    "/headgate/presence.py",
-    "/headgate/lake.py",
-    "/headgate/commit/",
+    "/headgate/transaction/",
+    "/headgate/lake/lake.py",
+    "/headgate/log/",
     "/headgate/core/",
 )
 MAX_LINES = 5000
@@ -130,7 +129,7 @@ def test_an_interrupted_commit_can_be_settled_wherever_it_was(
         assert lake.set_properties({"later": "1"}).version == len(lake.log()), where
         assert hg.Lake.open(store).resolve(tx.txid).committed == committed, where
         if interrupter.fired_at is None:
-            assert position > 50
+            assert position > 250, "most of the commit was left out"
             assert told == {False, True}
             return
     pytest.fail("the commit has more lines than this test interrupts")

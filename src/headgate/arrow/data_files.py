@@ -45,7 +45,7 @@ from headgate.iceberg.schema.arrow import (
     with_nan_counts,
 )
 from headgate.log.driver import Driver
-from headgate.model.limits import number_in
+from headgate.model.identifiers import number_in
 
 
 def write_rows(target: Target, rows: pa.Table) -> tuple[DataFile, ...]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from headgate.core.plans.refresh import REFRESHED_AT, VIEW_SQL, Mode, Refresh, Sight, Traits, plan_refresh
 from headgate.core.sql.view_rules import RelationsOf, changes_with_time, checked_sql, sources_of
 from headgate.errors import CorruptLakeError, InvalidInputError
-from headgate.model.limits import number_in
+from headgate.model.identifiers import number_in
 from headgate.model.reports import RowCounts
 from headgate.model.state import LakeState
 

@@ -27,7 +27,7 @@ from headgate.log.announcements import Announcements
 from headgate.log.log import time_of_newest, version_at
 from headgate.maintenance.expired_files import Doomed, OnProgress, Sweep
 from headgate.maintenance.version_walk import Walk
-from headgate.model.limits import number_in
+from headgate.model.identifiers import number_in
 from headgate.model.reports import ExpireReport, RowCounts
 from headgate.model.retention import Retention
 from headgate.model.state import LakeState

@@ -21,8 +21,7 @@ from headgate.log.announcements import Announcements
 from headgate.maintenance.expire import Run
 from headgate.maintenance.expired_files import OnProgress, announce_again, delete_all
 from headgate.model.footprint import below_table
-from headgate.model.identifiers import TABLES, TxId
-from headgate.model.limits import number_in
+from headgate.model.identifiers import TABLES, TxId, number_in
 from headgate.model.record import Record
 from headgate.model.reports import VacuumReport
 from headgate.model.state import LakeState

@@ -17,6 +17,9 @@ from enum import Enum
 DIGITS = 20
 """Width of a number in an object name, so that a listing in key order is a listing in number order."""
 
+NUMBER_DIGITS = 19
+"""Of a number that is stored as text, as in `version-hint.text`: that of the largest version."""
+
 MAX_NUMBER = 2**63 - 1
 """The largest number that input may have: that of an Iceberg sequence number, which a version is."""
 
@@ -81,6 +84,17 @@ def unpadded(text: str) -> int | None:
 def named_version(name: str) -> int | None:
     """The version at which a metadata file was written: its name begins with it. None if it does not."""
     return unpadded(name.rpartition("/")[2][:DIGITS])
+
+
+def number_in(text: str) -> int | None:
+    """The number in a string of the lake, ignoring spaces around it.
+
+    None if there is none, or it is too long.
+    """
+    stripped = text.strip()
+    if len(stripped) > NUMBER_DIGITS or not (stripped.isascii() and stripped.isdecimal()):
+        return None
+    return int(stripped)
 
 
 TABLES = "data/"

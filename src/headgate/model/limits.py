@@ -69,8 +69,6 @@ FOOTER_BYTES = 256 * MIB
 DATA_FILE_BYTES = 16 * GIB
 """Of a data file or delete file that is read as a whole, or that replication copies; of a longer one, parts
 can be read."""
-NUMBER_DIGITS = 19
-"""Of a number that is stored as text, as in `version-hint.text`: that of the largest version."""
 
 
 def most_bytes(key: str) -> int:
@@ -87,14 +85,3 @@ def require_size(key: str, size_bytes: int) -> None:
     limit = most_bytes(key)
     if size_bytes > limit:
         raise CorruptLakeError(f"{key} has {size_bytes:,} bytes; the limit for such an object is {limit:,}")
-
-
-def number_in(text: str) -> int | None:
-    """The number in a string of the lake, ignoring spaces around it.
-
-    None if there is none, or it is too long.
-    """
-    stripped = text.strip()
-    if len(stripped) > NUMBER_DIGITS or not (stripped.isascii() and stripped.isdecimal()):
-        return None
-    return int(stripped)

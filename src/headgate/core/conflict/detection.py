@@ -93,7 +93,7 @@ def find_conflicts(
     by its own isolation, and nothing is fetched for a row that allows everything at that isolation.
     """
     found: list[Conflict] = []
-    earlier = Earlier(list(before))
+    earlier = Earlier.of(before)
     for other in candidates:
         found += _with(ours, other, evidence, earlier.records)
         earlier.note(other, ours)

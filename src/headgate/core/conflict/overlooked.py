@@ -180,10 +180,12 @@ class Earlier:
     """Commits that were judged, as far as later ones must be compared with them too, oldest first."""
 
     records: list[Record] = field(default_factory=list)
-    _apps: set[str] = field(init=False)
+    _apps: set[str] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        self._apps = {record.app.app for record in self.records if record.app is not None}
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Earlier:
+        kept = list(records)
+        return cls(kept, {record.app.app for record in kept if record.app is not None})
 
     def note(self, record: Record, ours: Footprint) -> None:
         """Adds a commit that was judged if later ones must be compared with it."""

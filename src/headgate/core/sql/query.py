@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from headgate.errors import InvalidInputError, UnsupportedError
-from headgate.model.limits import number_in
+from headgate.model.identifiers import number_in
 
 _TOKEN = re.compile(
     r"""

@@ -33,7 +33,7 @@ from headgate.core.sql.allowed import (
 from headgate.core.sql.query import Travel
 from headgate.core.sql.view_rules import MAX_SQL
 from headgate.errors import InvalidInputError, NotFoundError
-from headgate.model.limits import number_in
+from headgate.model.identifiers import number_in
 from headgate.model.table import is_table_name
 
 MAX_DEPTH = 400

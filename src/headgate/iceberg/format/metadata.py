@@ -19,9 +19,9 @@ from pyiceberg.schema import Schema, index_by_id, index_by_name
 from pyiceberg.table.sorting import SortOrder
 
 from headgate.errors import CorruptLakeError, UnsupportedError
-from headgate.model.identifiers import named_version
+from headgate.model.identifiers import named_version, number_in
 from headgate.model.json_object import Json, JsonObject, encode
-from headgate.model.limits import SNAPSHOTS, number_in
+from headgate.model.limits import SNAPSHOTS
 
 FORMAT_VERSION = 2
 KEPT_SNAPSHOTS = 100
