@@ -332,7 +332,8 @@ DAMAGE: list[tuple[str, Breaking, str]] = [
     ("metadata swapped", swap_metadata, "metadata-of-another-table"),
     ("metadata elsewhere", edit_metadata(location="file:///elsewhere"), "metadata-of-another-place"),
     ("metadata at another snapshot", another_snapshot, "snapshot-differs"),
-    ("metadata with another number", edit_metadata(**{"last-sequence-number": 3}), "snapshot-differs"),
+    ("metadata with a later number", edit_metadata(**{"last-sequence-number": 30}), "metadata-unreadable"),
+    ("metadata with an older number", edit_metadata(**{"last-sequence-number": 3}), "metadata-unreadable"),
     ("metadata with other properties", edit_metadata(properties={"a": "b"}), "published-differs"),
     ("totals edited", edit_summary, "summary-differs"),
     ("manifest list gone", lambda s: s.manifest_list().unlink(), "manifest-list-missing"),
@@ -366,7 +367,7 @@ DEEP_DAMAGE: list[tuple[str, Breaking, str]] = [
     ("old metadata gone", lambda s: old_metadata(s).unlink(), "metadata-missing"),
     (
         "old metadata swapped",
-        lambda s: old_metadata(s).write_bytes(s.metadata("shop.totals").read_bytes()),
+        lambda s: old_metadata(s).write_bytes(first_metadata(s, "totals").read_bytes()),
         "",
     ),
 ]
@@ -374,6 +375,11 @@ DEEP_DAMAGE: list[tuple[str, Breaking, str]] = [
 
 def old_metadata(scene: Scene) -> Path:
     return next(scene.root.glob(f"data/shop/orders/attempts/{4:020d}-*.metadata.json"))
+
+
+def first_metadata(scene: Scene, table: str) -> Path:
+    """Of a version so early that its numbers are possible in place of any other table's metadata."""
+    return min(scene.root.glob(f"data/shop/{table}/attempts/*.metadata.json"))
 
 
 def names(cases: list[tuple[str, Breaking, str]]) -> list[str]:
